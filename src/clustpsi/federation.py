@@ -1,0 +1,174 @@
+"""A federation: a data set, and for every client the rows it trains on and the rows it is tested on."""
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi import partition
+from clustpsi.datasets.base import Dataset
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, unknown_name
+from clustpsi.partition import PARTITIONERS, Rows
+
+#: Where test rows come from: the official test part dealt out by label, a fifth of every client's own rows, or the same
+#: with the official test part merged into the data first. "auto" takes the first where there is an official test part.
+SPLITS = ("auto", "official_matched", "client_80_20", "merge_80_20")
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """A data set spread over clients.
+
+    Attributes
+    ----------
+    dataset
+        The data set; all row numbers refer to it.
+    train, test
+        Training and test rows of every client. No row has two owners or two uses.
+    client_names
+        One name a client.
+    """
+
+    dataset: Dataset
+    train: tuple[Rows, ...]
+    test: tuple[Rows, ...]
+    client_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.train) == len(self.test) == len(self.client_names) > 0:
+            raise ClustPSIError(
+                "a federation needs training rows, test rows and a name for every client, but got "
+                f"{len(self.train)}, {len(self.test)} and {len(self.client_names)} of them"
+            )
+        for name, rows in zip(self.client_names, self.train, strict=True):
+            if len(rows) == 0:
+                raise ClustPSIError(f"client {name!r} has no training rows: leave it out of the federation")
+        rows = np.concatenate([*self.train, *self.test])
+        total = len(self.dataset.labels)
+        if rows.min() < 0 or rows.max() >= total:
+            raise ClustPSIError(f"rows of clients must be from 0 to {total - 1}, the rows of the data set")
+        if np.bincount(rows, minlength=total).max() > 1:
+            raise ClustPSIError("a row of the data set may belong to one client only, either to train or to test on")
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.train)
+
+    @property
+    def num_classes(self) -> int:
+        return self.dataset.num_classes
+
+    @property
+    def labels(self) -> NDArray[np.int32]:
+        """Class of every row of the data set."""
+        return self.dataset.labels
+
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64]:
+        """Training rows of each class that every client has (clients x classes): all that PSI needs to know."""
+        return partition.label_counts(self.train, self.labels, self.num_classes)
+
+    @cached_property
+    def train_sizes(self) -> NDArray[np.int64]:
+        return np.array([len(rows) for rows in self.train], dtype=np.int64)
+
+    @cached_property
+    def test_sizes(self) -> NDArray[np.int64]:
+        return np.array([len(rows) for rows in self.test], dtype=np.int64)
+
+    @cached_property
+    def train_rows(self) -> Rows:
+        """All clients' training rows, sorted."""
+        return np.sort(np.concatenate(self.train))
+
+    @cached_property
+    def features(self) -> NDArray[np.generic]:
+        """Features of every row of the data set, prepared with what the training rows alone tell."""
+        return self.dataset.prepare(self.train_rows)
+
+
+def build_federation(
+    dataset: Dataset,
+    partitioner: str,
+    non_iid_param: float | None,
+    num_clients: int | None,
+    seed: int,
+    split: str = "auto",
+) -> Federation:
+    """Spread a data set over clients and give every client test rows that follow its own label mix.
+
+    Parameters
+    ----------
+    dataset
+        The data set.
+    partitioner
+        ``"dirichlet"``, ``"similarity"``, ``"iid"`` or ``"natural"``.
+    non_iid_param
+        alpha of the Dirichlet partition, S of the Similarity partition, None for the others.
+    num_clients
+        Number of clients; None for natural clients, who are as many as they are.
+    seed
+        Of the partition and of the split, which have random streams of their own.
+    split
+        One of `SPLITS`.
+    """
+    if partitioner not in PARTITIONERS:
+        raise unknown_name("partitioner", partitioner, PARTITIONERS)
+    if split not in SPLITS:
+        raise unknown_name("split", split, SPLITS)
+    if split == "auto":
+        split = "client_80_20" if dataset.official_test is None else "official_matched"
+    if split != "client_80_20" and dataset.official_test is None:
+        raise ClustPSIError(f"{dataset.name} has no official test part for split {split!r}: use 'client_80_20'")
+
+    rows = np.arange(len(dataset.labels))
+    if dataset.official_test is not None and split != "merge_80_20":
+        rows = np.setdiff1d(rows, dataset.official_test, assume_unique=True)
+    clients, names = _partition(dataset, rows, partitioner, non_iid_param, num_clients, seed)
+    if split == "official_matched":
+        assert dataset.official_test is not None
+        train, test = clients, partition.official_matched(clients, dataset.labels, dataset.official_test, seed)
+    else:
+        train, test = partition.client_80_20(clients, seed)
+    return Federation(dataset, tuple(train), tuple(test), names)
+
+
+def _partition(
+    dataset: Dataset, rows: Rows, partitioner: str, non_iid_param: float | None, num_clients: int | None, seed: int
+) -> tuple[list[Rows], tuple[str, ...]]:
+    """Rows and names of the clients."""
+    if (non_iid_param is None) == (partitioner in ("dirichlet", "similarity")):
+        takes = {"dirichlet": "alpha as its", "similarity": "S as its"}.get(partitioner, "no")
+        raise ClustPSIError(f"the {partitioner} partitioner takes {takes} non-IID parameter, but got {non_iid_param}")
+    if partitioner == "natural":
+        if num_clients is not None:
+            raise ClustPSIError(
+                f"natural clients are as many as the data has, so {num_clients} clients cannot be asked for"
+            )
+        return _natural(dataset, rows)
+    if num_clients is None:
+        raise ClustPSIError(f"the {partitioner} partitioner needs a number of clients")
+    labels = dataset.labels[rows]
+    if partitioner == "iid":
+        parts = partition.iid(labels, num_clients, seed)
+    else:
+        assert non_iid_param is not None
+        make = partition.dirichlet if partitioner == "dirichlet" else partition.similarity
+        parts = make(labels, num_clients, non_iid_param, seed)
+    return [rows[part] for part in parts], tuple(map(str, range(num_clients)))
+
+
+def _natural(dataset: Dataset, rows: Rows) -> tuple[list[Rows], tuple[str, ...]]:
+    if dataset.client_ids is None:
+        raise ClustPSIError(f"{dataset.name} has no natural clients: use another partitioner than 'natural'")
+    parts, names = partition.natural(dataset.client_ids[rows])
+    kept = [client for client, part in enumerate(parts) if len(part) >= 2]
+    if not kept:
+        raise ClustPSIError(f"no natural client of {dataset.name} has the 2 samples it takes to train and test")
+    if len(kept) < len(parts):
+        single = len(parts) - len(kept)
+        message = f"{single} of {len(parts)} natural clients of {dataset.name} have a single sample and are left out"
+        warnings.warn(message, ClustPSIWarning, stacklevel=4)
+    return [rows[parts[client]] for client in kept], tuple(names[client] for client in kept)
