@@ -1,11 +1,12 @@
 """Who holds which rows: ways to spread labelled data over clients, and to set aside each client's test rows.
 
-Every partitioner gives one array of row numbers a client. Dirichlet and Similarity, the paper's two set label skew.
+Every partitioner gives one array of row numbers a client. The paper's are Dirichlet and Similarity.
 """
 
+import itertools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +31,7 @@ def dirichlet(
     seed: int,
     *,
     min_samples: int = 10,
-    max_passes: int = 20_000,
+    max_passes: int = 40_000,
 ) -> list[Rows]:
     """Spread every class over the clients in proportions drawn from a symmetric Dirichlet distribution.
 
@@ -79,11 +80,7 @@ def dirichlet(
 
     passes = max(1, min(max_passes, MAX_SHUFFLED_ROWS // rows))
     smallest = 0
-    for number in range(passes):
-        first_seed = seed + 100 * len(class_sizes) * number
-        shares = _dirichlet_pass(class_sizes, num_clients, alpha, first_seed)
-        if shares is None:
-            continue
+    for first_seed, shares in itertools.islice(_dirichlet_passes(class_sizes, num_clients, alpha, seed), passes):
         smallest = max(smallest, int(shares.sum(axis=0).min()))
         if smallest >= min_samples:
             return _deal(classes, shares, first_seed, seed)
@@ -94,25 +91,31 @@ def dirichlet(
     )
 
 
-def _dirichlet_pass(class_sizes: Rows, num_clients: int, alpha: float, first_seed: int) -> Rows | None:
-    """Samples of every class for every client (C x K) in one pass, or None if a class had no client to go to."""
+def _dirichlet_passes(class_sizes: Rows, num_clients: int, alpha: float, seed: int) -> Iterator[tuple[int, Rows]]:
+    """Passes without end: the seed each starts from and the samples of every class for every client (C x K)."""
     random = np.random.RandomState(0)
+    concentration = np.full(num_clients, alpha)
     fair_share = class_sizes.sum() / num_clients
-    held = np.zeros(num_clients, dtype=np.int64)
-    shares = np.empty((len(class_sizes), num_clients), dtype=np.int64)
-    for label, size in enumerate(class_sizes):
-        random.seed(first_seed + 100 * label)
-        # FedArtML draws the proportions after shuffling the class. Only the random numbers that takes matter here, so
-        # a single number stands in for all rows: the same draws, no memory traffic, half the time.
-        random.shuffle(np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.int64), (size,), (0,)))
-        proportions = random.dirichlet(np.full(num_clients, alpha)) * (held < fair_share)
-        total = proportions.sum()
-        if not total > 0:  # every client with room drew 0 (or all drew 0: NaN), which happens at tiny alpha
-            return None
-        cuts = (np.cumsum(proportions / total) * size).astype(np.int64)[:-1]
-        shares[label] = np.diff(cuts, prepend=0, append=size)
-        held += shares[label]
-    return shares
+    # FedArtML draws the proportions after shuffling the class. Only the random numbers which that takes matter here, so
+    # one number stands in for all rows of a class: the same draws without the memory traffic.
+    stand_ins = [np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.int64), (size,), (0,)) for size in class_sizes]
+    for first_seed in itertools.count(seed, 100 * len(class_sizes)):
+        shares = np.zeros((len(class_sizes), num_clients), dtype=np.int64)
+        held = np.zeros(num_clients, dtype=np.int64)
+        for label, stand_in in enumerate(stand_ins):
+            random.seed(first_seed + 100 * label)
+            random.shuffle(stand_in)
+            proportions = random.dirichlet(concentration) * (held < fair_share)
+            total = proportions.sum()
+            if not total > 0:  # tiny alpha: all clients with room drew 0, or all clients did (NaN); the pass has failed
+                shares[:] = 0
+                break
+            ends = (np.cumsum(proportions / total) * len(stand_in)).astype(np.int64)
+            ends[-1] = len(stand_in)
+            shares[label] = ends
+            shares[label, 1:] -= ends[:-1]
+            held += shares[label]
+        yield first_seed, shares
 
 
 def _deal(classes: Rows, shares: Rows, first_seed: int, seed: int) -> list[Rows]:
