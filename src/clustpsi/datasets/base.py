@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Prepare = Callable[[NDArray[np.int64]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -22,22 +25,26 @@ class Dataset:
     prepare
         ``prepare(train_rows)`` gives the features of *all* rows as the model takes them (first axis: rows), with every
         scale, category and vocabulary fitted on ``train_rows`` alone, so that nothing of the test data leaks.
-        Images stay uint8 and become [0, 1] inside the model; text is int32 token ids, 0 = padding.
+        Images stay uint8 and become [0, 1] inside the model; text is int32 token ids, 0 = padding, 1 = a word outside
+        the vocabulary. The array may be a read-only view of a file.
     model
         Name of the model that suits the data (the paper's, for the paper's data sets).
     official_test
         Rows of the official test part, where there is one.
     client_ids
         Natural client of every row (a name), where the data has such a thing.
+    model_reason
+        Why ``model`` was chosen, one line to print.
     """
 
     name: str
     labels: NDArray[np.int32]
     class_names: tuple[str, ...]
-    prepare: Callable[[NDArray[np.int64]], NDArray[np.generic]]
+    prepare: Prepare
     model: str
     official_test: NDArray[np.int64] | None = None
     client_ids: NDArray[np.str_] | None = None
+    model_reason: str = ""
 
     @property
     def num_classes(self) -> int:
