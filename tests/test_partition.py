@@ -15,6 +15,7 @@ quick = settings(max_examples=25, deadline=None)
 
 LABELS = {
     "balanced": np.arange(6000) % 10,
+    "fmnist": np.arange(60_000) % 10,  # as many rows and classes as its training part
     "binary": np.random.RandomState(7).choice(2, 5000, p=[0.631, 0.369]),
     "imbalanced": np.random.RandomState(7).choice(6, 4000, p=[0.05, 0.07, 0.1, 0.2, 0.25, 0.33]),
 }
@@ -66,6 +67,17 @@ FEDARTML = [
         155,
         "e2a908012bcc759dd6ff2d58dcca3cbb",
         (0.3877149576, 0.6347741776, 0.2027736727),
+    ),
+    (
+        "fmnist",
+        100,
+        0.05,
+        1,
+        807,
+        16,
+        2846,
+        "a629ea9da3e72cd4c85cc0e9639531d1",
+        (0.6248848027, 0.8956685949, 0.2021465056),
     ),
     (
         "binary",
@@ -166,7 +178,8 @@ def test_infeasible_dirichlet_says_why():
         partition.dirichlet(LABELS["binary"], 50, 0.01, 42, max_passes=3)
     assert str(error.value) == (
         "no Dirichlet partition of 5000 samples of 2 classes over 50 clients with alpha=0.01 and seed 42 gave "
-        "every client 10 samples in 3 passes (the smallest client never had more than 0): raise alpha or take fewer clients"
+        "every client 10 samples in 3 passes (the smallest client never had more than 0): "
+        "raise alpha or take fewer clients"
     )
 
 
