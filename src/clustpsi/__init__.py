@@ -1,0 +1,10 @@
+"""Federated learning when clients' data differ.
+
+Up to clustering everything works on label counts alone; training and the simulator start JAX and are imported on demand.
+"""
+
+from clustpsi.clustering import PSIClustering
+from clustpsi.diagnosis import Diagnosis, diagnose
+from clustpsi.errors import ClustPSIError, InfeasiblePartition
+
+__all__ = ["ClustPSIError", "Diagnosis", "InfeasiblePartition", "PSIClustering", "diagnose"]

@@ -1,0 +1,36 @@
+"""The command line: ``clustpsi COMMAND``."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from clustpsi.cli import data, diagnose, methods, run
+from clustpsi.errors import ClustPSIError
+
+app = typer.Typer(
+    name="clustpsi",
+    help="Federated learning when clients' data differ: measure label skew, cluster clients by PSI, train, compare.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.command)
+app.command("diagnose")(diagnose.command)
+app.command("methods")(methods.command)
+app.add_typer(data.app, name="data")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a mistake of the user's is one sentence and exit code 2, never a traceback."""
+    try:
+        app(args=arguments)
+    except ClustPSIError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"[bold red]error:[/] {error}", markup=True
+        ) if sys.stderr.isatty() else print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("interrupted: what is finished is kept; go on with --resume", file=sys.stderr)
+        raise SystemExit(130) from None

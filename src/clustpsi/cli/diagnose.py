@@ -1,0 +1,104 @@
+"""``clustpsi diagnose``: how skewed is a federation, and which clients belong together?"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from clustpsi.diagnosis import Diagnosis, band, diagnose, read_counts
+
+STYLE = {"none": "green", "moderate": "yellow", "major": "red"}
+SHOWN = 50  # clients in the terminal; --json has them all
+
+
+def command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV or Parquet: label counts, a row a client; or, with --label and --client, a row a sample."
+        ),
+    ],
+    label: Annotated[str | None, typer.Option(help="Column with the label, where each row is a sample.")] = None,
+    client: Annotated[str | None, typer.Option(help="Column that names the client.")] = None,
+    tau_clusters: Annotated[
+        int | None, typer.Option(help="Number of clusters.", show_default="the best silhouette decides")
+    ] = None,
+    psi_features: Annotated[str, typer.Option(help="Client descriptor: psi (the paper's) or signed.")] = "psi",
+    psi_smoothing: Annotated[
+        str, typer.Option(help="What replaces zero shares in PSI: additive, clip or laplace.")
+    ] = "additive",
+    psi_epsilon: Annotated[
+        float | None, typer.Option(help="Strength of the smoothing.", show_default="the smoothing's own")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of K-means++.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Measure the label skew of a federation, name the classes that drive it, and cluster its clients."""
+    counts, names, classes = read_counts(file, label, client)
+    options: dict[str, Any] = {
+        "features": psi_features,
+        "smoothing": psi_smoothing,
+        "epsilon": psi_epsilon,
+        "random_state": seed,
+    }
+    report = diagnose(counts, names, classes, n_clusters="auto" if tau_clusters is None else tau_clusters, **options)
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=2))
+    else:
+        _print(report, Console())
+
+
+def _print(report: Diagnosis, console: Console) -> None:
+    wpsi = report.measures["wpsi"]
+    shift = band(wpsi)
+    console.print(
+        f"{len(report.client_names):,} clients, {len(report.class_names)} classes, {report.counts.sum():,} samples"
+    )
+    console.print(
+        f"WPSI [bold {STYLE[shift]}]{wpsi:.4f}[/]: {shift} shift (PSI below 0.1: none, 0.1 to 0.25: moderate, above: major)\n"
+    )
+    measures = Table("measure", title="skew of the federation", title_justify="left")
+    measures.add_column("value", justify="right")
+    for key, value in report.measures.items():
+        measures.add_row(key, f"{value:.4f}")
+    console.print(measures)
+    shares = Table("class", title="classes that drive it", title_justify="left")
+    shares.add_column("share of WPSI", justify="right")
+    for c in np.argsort(-report.class_shares, kind="stable")[:10]:
+        shares.add_row(report.class_names[c], f"{report.class_shares[c]:.1%}")
+    console.print(shares)
+    table = Table("client", title="clients", title_justify="left")
+    for heading in ("samples", "PSI"):
+        table.add_column(heading, justify="right")
+    for heading in ("shift", "cluster", "drivers (+ too much, - too little)"):
+        table.add_column(heading)
+    for row in report.clients().head(SHOWN).itertuples():
+        table.add_row(
+            row.client,
+            f"{row.samples:,}",
+            f"{row.psi:.4f}",
+            f"[{STYLE[row.shift]}]{row.shift}[/]",
+            str(row.cluster),
+            row.drivers,
+        )
+    console.print(table)
+    if len(report.client_names) > SHOWN:
+        console.print(f"... and {len(report.client_names) - SHOWN:,} more (--json has them all)")
+    scores = report.clustering.silhouette_scores_
+    best = (
+        f", silhouette {scores[report.clustering.n_clusters_]:.3f}" if report.clustering.n_clusters_ in scores else ""
+    )
+    console.print(f"\n[bold]{report.clustering.n_clusters_} clusters[/]{best}")
+    for c in range(report.clustering.n_clusters_):
+        members = [name for name, own in zip(report.client_names, report.clustering.labels_, strict=True) if own == c]
+        mix = report.counts[report.clustering.labels_ == c].sum(axis=0)
+        top = ", ".join(
+            f"{report.class_names[k]} {mix[k] / mix.sum():.0%}" for k in np.argsort(-mix, kind="stable")[:3] if mix[k]
+        )
+        console.print(
+            f"  {c}: {len(members):,} clients ({top}): {' '.join(members[:20])}{' ...' if len(members) > 20 else ''}"
+        )

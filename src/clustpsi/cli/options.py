@@ -1,0 +1,111 @@
+"""Command-line options made from the dataclasses that define them, so that each is written down once."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import Field, fields
+from typing import Any, get_type_hints
+
+import typer
+
+from clustpsi.config import Config
+from clustpsi.errors import ClustPSIError
+from clustpsi.methods import make_method, method_types, parameters_of
+from clustpsi.methods.base import Method
+
+METHOD_PANEL = "Parameters of methods"
+
+
+def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
+    """Give a command that takes ``**options`` these options besides its own."""
+    signature = inspect.signature(command)
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    added = list(parameters)
+    command.__signature__ = signature.replace(parameters=[*added, *own])  # type: ignore[attr-defined]
+    hints = get_type_hints(command, include_extras=True)
+    command.__annotations__ = {each.name: each.annotation for each in added} | {
+        each.name: hints[each.name] for each in own
+    }
+    return command
+
+
+def config_options(*left_out: str, panel: str | None = None) -> list[inspect.Parameter]:
+    """An option for every setting of a run."""
+    hints = get_type_hints(Config)
+    return [
+        _option(each.name, hints[each.name], each.default, _help(each), panel)
+        for each in fields(Config)
+        if each.name not in left_out
+    ]
+
+
+def method_options() -> list[inspect.Parameter]:
+    """An option for every parameter of every method; its default is the method's own."""
+    found: dict[str, tuple[type, list[tuple[type[Method], Any]]]] = {}
+    for kind in method_types().values():
+        for name, plain in parameters_of(kind).items():
+            found.setdefault(name, (plain, []))[1].append((kind, kind.__dataclass_fields__[name]))
+    options = [
+        _option(
+            "inner",
+            str | None,
+            None,
+            "clustering methods: single-model method that runs in each cluster (default: fedavg)",
+            METHOD_PANEL,
+        )
+    ]
+    for name, (plain, owners) in found.items():
+        of = ", ".join(f"{kind.name}{'' if each.default is None else f' {each.default}'}" for kind, each in owners)
+        options.append(_option(name, plain | None, None, f"{_help(owners[0][1])} [{of}]", METHOD_PANEL))
+    return options
+
+
+def _help(parameter: "Field[Any]") -> str:
+    choices = parameter.metadata.get("choices")
+    return parameter.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
+
+
+def _option(name: str, annotation: Any, default: Any, help: str, panel: str | None) -> inspect.Parameter:
+    flag = "--" + name.replace("_", "-")
+    declared = typer.Option(default, flag, help=help, rich_help_panel=panel, show_default=default is not None)
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=declared, annotation=annotation)
+
+
+def chosen_methods(names: str, parameters: dict[str, Any]) -> list[str]:
+    """The methods of a comma-separated list, each with those of the given parameters that it has."""
+    given = {key: value for key, value in parameters.items() if value is not None}
+    specs = (
+        list(method_types()) if names.strip() == "all" else [each.strip() for each in names.split(",") if each.strip()]
+    )
+    if not specs:
+        raise ClustPSIError("--agg-method is empty: name at least one method, or all")
+    used: set[str] = set()
+    chosen = []
+    for spec in specs:
+        method = make_method(spec)
+        settable = set(parameters_of(type(method)))
+        inner = getattr(method, "inner", None)
+        if inner is not None:
+            inner_name = given.get("inner", inner.name) if "inner=" not in spec else inner.name
+            settable |= {"inner"} | (
+                set(parameters_of(method_types()[inner_name])) if inner_name in method_types() else set()
+            )
+        own = {key: value for key, value in given.items() if key in settable and f":{key}=" not in spec}
+        used |= settable & set(given)
+        chosen.append(
+            ":".join(
+                [
+                    spec,
+                    *(
+                        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+                        for key, value in own.items()
+                    ),
+                ]
+            )
+        )
+    for key in given:
+        if key not in used:
+            owners = [name for name, kind in method_types().items() if key == "inner" or key in parameters_of(kind)]
+            raise ClustPSIError(
+                f"--{key.replace('_', '-')} is a parameter of {', '.join(owners)}, and none of the chosen methods ({', '.join(specs)}) has it"
+            )
+    return chosen

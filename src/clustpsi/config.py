@@ -1,0 +1,105 @@
+"""The configuration of one run: everything that decides its result, and nothing else."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.methods import make_method, method_spec
+from clustpsi.methods.base import check_option, option
+
+FORMAT = 1  # of run folders: raised when a run of an older version can no longer be continued or compared
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run.  The fields are the command line's options, with the paper's names and values where it has them."""
+
+    dataset: str = option("digits", "name of a data set, or a CSV, Parquet or NPZ file")
+    label: str | None = option(None, "column to predict, for a file")
+    client: str | None = option(
+        None, "column that names the client of each row, for a file: implies --partitioner natural"
+    )
+    text: str | None = option(None, "columns of running text, comma-separated, for a file")
+    partitioner: str = option(
+        "dirichlet", "how samples are spread over clients", choices=("dirichlet", "similarity", "iid", "natural")
+    )
+    non_iid_param: float | None = option(
+        0.3, "alpha of the Dirichlet partition (> 0), or S of the Similarity partition (0 to 1)"
+    )
+    num_clients: int | None = option(20, "K, the number of clients (natural clients: all there are)", least=2)
+    split: str = option(
+        "auto",
+        "where clients' test data comes from",
+        choices=("auto", "client_80_20", "official_matched", "merge_80_20"),
+    )
+    model: str | None = option(None, "name of the model (default: the data set's own)")
+    agg_method: str = option("fedavg", "the method, as name:parameter=value:...")
+    comm_rounds: int = option(40, "T, communication rounds", least=1)
+    local_epochs: int = option(5, "E, epochs of local training in a round", least=1)
+    fraction: float = option(0.5, "q, share of the clients that a round trains", above=0, most=1)
+    optimizer: str = option("adam", "of local training", choices=("adam", "sgd"))
+    lr: float = option(0.001, "learning rate of local training", above=0)
+    batch_size: int = option(32, "of local training", least=1)
+    eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1)
+    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_option(f"--{each.name.replace('_', '-')}", getattr(self, each.name), each.metadata)
+
+    def checked(self) -> "Config":
+        """The same configuration in its canonical form, so that equal runs have equal configurations."""
+        partitioner = self.partitioner if self.client is None else "natural"
+        param, num_clients = self.non_iid_param, self.num_clients
+        if partitioner in ("natural", "iid"):
+            param = None
+        if partitioner == "natural":
+            num_clients = None
+        elif num_clients is None:
+            raise ClustPSIError(f"the {partitioner} partition needs --num-clients")
+        if partitioner == "dirichlet" and not (param is not None and 0 < param < math.inf):
+            raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
+        if partitioner == "similarity" and not (param is not None and 0 <= param <= 1):
+            raise ClustPSIError(f"--non-iid-param is the Similarity partition's S and must be from 0 to 1, not {param}")
+        method = method_spec(make_method(self.agg_method))
+        return replace(self, agg_method=method, partitioner=partitioner, non_iid_param=param, num_clients=num_clients)
+
+    @property
+    def cell(self) -> dict[str, Any]:
+        """What all methods compared with each other share."""
+        return {key: value for key, value in asdict(self).items() if key != "agg_method"}
+
+    @property
+    def folder_name(self) -> str:
+        """Readable, unique name of this run's folder."""
+        level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
+        where = re.sub(r"[^A-Za-z0-9_.]+", "_", self.dataset.rsplit("/", 1)[-1])
+        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
+        clients = "" if self.num_clients is None else f"k{self.num_clients}"
+        parts = [where, self.partitioner + level, clients, how, f"seed{self.seed}"]
+        return "-".join([part for part in parts if part] + [self.digest])
+
+    @property
+    def digest(self) -> str:
+        text = json.dumps(self.as_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Config":
+        if values.get("format") != FORMAT:
+            raise ClustPSIError(
+                f"it was written in format {values.get('format')}, and this version of clustpsi reads format {FORMAT}"
+            )
+        known = {each.name for each in fields(cls)}
+        for key in values:
+            if key not in known | {"format"}:
+                raise unknown_name("setting", key, known)
+        return cls(**{key: value for key, value in values.items() if key != "format"})

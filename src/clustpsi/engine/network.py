@@ -1,0 +1,83 @@
+"""A Flax module seen as functions of flat vectors, which is how methods and clients exchange models."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jax.flatten_util import ravel_pytree
+from numpy.typing import DTypeLike
+
+from clustpsi.methods.orders import Model
+
+Tree = Any
+
+
+class Network:
+    """The model of a run.
+
+    Parameters
+    ----------
+    module
+        Called as ``module(x, train=..., mask=...)``.
+    input_shape, input_dtype
+        Of one row of features.
+    """
+
+    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], input_dtype: DTypeLike) -> None:
+        self.module = module
+        self._row = jnp.zeros((1, *input_shape), input_dtype)
+        self.input_size = int(np.prod(input_shape))
+        parameters, buffers = self._init(jax.random.key(0))
+        flat_parameters, self.parameters_of = ravel_pytree(parameters)
+        flat_buffers, self.buffers_of = _ravel(buffers)
+        self.num_parameters, self.num_buffers = flat_parameters.size, flat_buffers.size
+
+    def _init(self, key: jax.Array) -> tuple[Tree, Tree]:
+        variables = self.module.init({"params": key}, self._row, train=False)
+        return variables["params"], variables.get("batch_stats", {})
+
+    def initial(self, seed: int, index: int) -> Model:
+        """The index-th random initial model of a seed."""
+        parameters, buffers = self._init(jax.random.fold_in(jax.random.key(seed), index))
+        return Model(np.asarray(ravel_pytree(parameters)[0]), np.asarray(_ravel(buffers)[0]))
+
+    def evaluate(self, parameters: Tree, buffers: Tree, x: jax.Array) -> jax.Array:
+        """Logits in evaluation mode."""
+        logits: jax.Array = self.module.apply({"params": parameters, "batch_stats": buffers}, x, train=False)
+        return logits
+
+    def train(
+        self, parameters: Tree, buffers: Tree, x: jax.Array, mask: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, Tree]:
+        """Logits in training mode, and the new buffers."""
+        logits, updated = self.module.apply(
+            {"params": parameters, "batch_stats": buffers},
+            x,
+            train=True,
+            mask=mask,
+            rngs={"dropout": key},
+            mutable=["batch_stats"],
+        )
+        return logits, updated.get("batch_stats", buffers)
+
+
+def _ravel(tree: Tree) -> tuple[jax.Array, Callable[[jax.Array], Tree]]:
+    """ravel_pytree that gives float32 for an empty tree too."""
+    if not jax.tree.leaves(tree):
+        return jnp.zeros(0, jnp.float32), lambda _: tree
+    return ravel_pytree(tree)
+
+
+def as_vector(tree: Tree) -> jax.Array:
+    """A tree as one flat vector."""
+    return _ravel(tree)[0]
+
+
+@lru_cache
+def network_for(module: nn.Module, input_shape: tuple[int, ...], input_dtype: DTypeLike) -> Network:
+    """The network of a module and input, always the same object, so that compiled programs are found again."""
+    return Network(module, input_shape, input_dtype)

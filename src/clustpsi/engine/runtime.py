@@ -1,0 +1,27 @@
+"""How JAX is set up for the simulator."""
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+# One thread per operation: the simulator keeps every core busy with whole clients instead, which scales better on the small
+# operations of small models and makes results independent of the number of threads.  It must be set before JAX starts.
+_FLAG = "--xla_cpu_multi_thread_eigen"
+if _FLAG not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}=false".strip()
+
+import jax
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs in the user's cache folder, so that a second start is fast; a folder set by the user stays."""
+    if jax.config.jax_compilation_cache_dir is None:
+        folder = Path(os.environ.get("CLUSTPSI_CACHE", platformdirs.user_cache_dir("clustpsi"))) / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def cpu_count() -> int:
+    """The cores this process may use (a container or a batch system may allow fewer than the machine has)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,125 @@
+"""Local training: all epochs of a client, or of several clients side by side, in one compiled program."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from clustpsi.engine.network import Network, as_vector
+from clustpsi.errors import unknown_name
+
+OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": optax.adam, "sgd": optax.sgd}
+
+# Finite, because -inf minus -inf is not a number; far enough for the class's probability and gradient to be exactly zero.
+NEVER = -1e30
+
+
+@lru_cache
+def make_optimizer(name: str, lr: float) -> optax.GradientTransformation:
+    if name not in OPTIMIZERS:
+        raise unknown_name("optimizer", name, OPTIMIZERS)
+    return OPTIMIZERS[name](lr)
+
+
+class Job(NamedTuple):
+    """One client's training, as arrays (with a leading axis where several run side by side).
+
+    Attributes
+    ----------
+    parameters, buffers
+        The start, flat.
+    optimizer_state
+        Flat, or of size 0 for a fresh one.
+    order
+        Rows of the data in the order of the visits, epoch after epoch, filled up to a common length.
+    size, epochs
+        Rows per epoch, and epochs.
+    key
+        For dropout: the key's raw bits.
+    proximal, anchor
+        Strength and centre of the proximal term (ignored by the program without one).
+    log_prior
+        Added to the logits.
+    """
+
+    parameters: jax.Array
+    buffers: jax.Array
+    optimizer_state: jax.Array
+    order: jax.Array
+    size: jax.Array
+    epochs: jax.Array
+    key: jax.Array
+    proximal: jax.Array
+    anchor: jax.Array
+    log_prior: jax.Array
+
+
+class Result(NamedTuple):
+    parameters: jax.Array
+    buffers: jax.Array
+    optimizer_state: jax.Array
+    loss: jax.Array
+
+
+@lru_cache
+def local_training(
+    network: Network,
+    optimizer: optax.GradientTransformation,
+    batch_size: int,
+    *,
+    proximal: bool,
+    keep_optimizer: bool,
+    lanes: int,
+) -> Callable[[jax.Array, jax.Array, Job], Result]:
+    """Compile the training of ``lanes`` clients at a time; kept, so that every run of the same kind uses the same program.
+
+    The number of steps is a run-time value, so that neither a client's size nor the number of epochs triggers another
+    compilation.  The last batch of an epoch is kept: its missing rows are masked.  A last batch of a single row is left out
+    when the model has BatchNorm, which cannot normalize it.
+    """
+
+    def train(features: jax.Array, labels: jax.Array, job: Job) -> Result:
+        start = network.parameters_of(job.parameters)
+        anchor = network.parameters_of(job.anchor) if proximal else None
+        fresh = optimizer.init(start)
+        state = ravel_pytree(fresh)[1](job.optimizer_state) if keep_optimizer else fresh
+        key = jax.random.wrap_key_data(job.key)
+        last = job.size % batch_size
+        alone = (last == 1) & (job.size > 1) & (network.num_buffers > 0)
+        batches = jnp.maximum(job.size // batch_size + jnp.where((last == 0) | alone, 0, 1), 1)
+        steps = jnp.where(job.size > 0, job.epochs * batches, 0)
+
+        def step(carry):  # type: ignore[no-untyped-def]
+            i, parameters, buffers, state, loss_sum, seen = carry
+            epoch, batch = i // batches, i % batches
+            rows = jax.lax.dynamic_slice(job.order, (epoch * job.size + batch * batch_size,), (batch_size,))
+            count = jnp.minimum(batch_size, job.size - batch * batch_size)
+            mask = jnp.arange(batch_size) < count
+            x, y = features[rows], labels[rows]
+
+            def objective(parameters):  # type: ignore[no-untyped-def]
+                logits, updated = network.train(parameters, buffers, x, mask, jax.random.fold_in(key, i))
+                losses = optax.softmax_cross_entropy_with_integer_labels(logits + job.log_prior, y)
+                return jnp.where(mask, losses, 0).sum() / count, updated
+
+            (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(parameters)
+            if proximal:
+                gradient = jax.tree.map(lambda g, p, a: g + job.proximal * (p - a), gradient, parameters, anchor)
+            change, state = optimizer.update(gradient, state, parameters)
+            return i + 1, optax.apply_updates(parameters, change), updated, state, loss_sum + loss * count, seen + count
+
+        carry = (jnp.int32(0), start, network.buffers_of(job.buffers), state, jnp.float32(0), jnp.int32(0))
+        _, parameters, buffers, state, loss_sum, seen = jax.lax.while_loop(lambda carry: carry[0] < steps, step, carry)
+        kept = ravel_pytree(state)[0] if keep_optimizer else job.optimizer_state
+        return Result(as_vector(parameters), as_vector(buffers), kept, loss_sum / jnp.maximum(seen, 1))
+
+    def train_lanes(features: jax.Array, labels: jax.Array, jobs: Job) -> Result:
+        if lanes == 1:  # without vmap: a batched loop would select, not overwrite, every carried array in every step
+            return jax.tree.map(lambda a: a[None], train(features, labels, jax.tree.map(lambda a: a[0], jobs)))
+        return jax.vmap(train, in_axes=(None, None, 0))(features, labels, jobs)
+
+    return jax.jit(train_lanes)

@@ -1,0 +1,116 @@
+"""The methods, by name, and how a name with parameters becomes a method."""
+
+from dataclasses import MISSING, fields
+from functools import cache
+from importlib.metadata import entry_points
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.methods.base import Method
+from clustpsi.methods.centralized import Centralized
+from clustpsi.methods.clust_psi_pfl import ClustPSIPFL
+from clustpsi.methods.fedavg import FedAvg, SingleModel
+from clustpsi.methods.local import Local
+
+__all__ = ["Method", "make_method", "method_spec", "method_types", "parameters_of"]
+
+BUILT_IN: tuple[type[Method], ...] = (Centralized, Local, FedAvg, ClustPSIPFL)
+
+
+@cache
+def method_types() -> dict[str, type[Method]]:
+    """All methods: the built-in ones and those that installed packages offer as entry points ``clustpsi.methods``."""
+    known: dict[str, type[Method]] = {kind.name: kind for kind in BUILT_IN}
+    for entry in entry_points(group="clustpsi.methods"):
+        kind = entry.load()
+        if not (isinstance(kind, type) and issubclass(kind, Method)):
+            raise ClustPSIError(
+                f"the entry point {entry.name!r} of group clustpsi.methods must be a subclass of clustpsi.methods.Method"
+            )
+        if entry.name in known:
+            raise ClustPSIError(
+                f"the entry point {entry.name!r} of group clustpsi.methods has the name of a built-in method"
+            )
+        known[entry.name] = kind
+    return known
+
+
+def parameters_of(kind: type[Method]) -> dict[str, type]:
+    """A method's parameters and their types (None left out), except the method inside it."""
+    hints = get_type_hints(kind)
+    return {f.name: _plain(hints[f.name]) for f in fields(kind) if f.name != "inner"}
+
+
+def _plain(hint: Any) -> type:
+    if isinstance(hint, UnionType):
+        hint = next(arg for arg in get_args(hint) if arg is not type(None))
+    plain: type = hint
+    return plain
+
+
+def make_method(spec: str) -> Method:
+    """A method from ``name:parameter=value:...``; what a clustering method does not know goes to the method inside it.
+
+    >>> make_method("clust_psi_pfl:psi_features=signed").psi_features
+    'signed'
+    """
+    name, *assignments = (part.strip() for part in spec.split(":"))
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise ClustPSIError(f"{spec!r}: {assignment!r} should read parameter=value")
+        values[key.strip().replace("-", "_")] = value.strip()
+    kinds = method_types()
+    if name not in kinds:
+        raise unknown_name("method", name, kinds)
+    return _build(kinds[name], values)
+
+
+def _build(kind: type[Method], values: dict[str, str]) -> Method:
+    own = parameters_of(kind)
+    inner: dict[str, Any] = {}
+    if "inner" in kind.__dataclass_fields__:
+        inner_name = values.get("inner", FedAvg.name)
+        inner_kind = method_types().get(inner_name)
+        singles = [name for name, each in method_types().items() if issubclass(each, SingleModel)]
+        if inner_kind is None or not issubclass(inner_kind, SingleModel):
+            raise unknown_name("single-model method", inner_name, singles)
+        inner["inner"] = _build(
+            inner_kind, {key: value for key, value in values.items() if key not in own and key != "inner"}
+        )
+        values = {key: value for key, value in values.items() if key in own}
+    for key in values:
+        if key not in own:
+            raise ClustPSIError(f"{kind.name} has no parameter {key!r}" + (f"; it has {', '.join(own)}" if own else ""))
+    return kind(**{key: _parse(kind, key, own[key], value) for key, value in values.items()}, **inner)
+
+
+def _parse(kind: type[Method], key: str, plain: type, value: str) -> Any:
+    if plain is bool:
+        if value.lower() not in ("true", "false"):
+            raise ClustPSIError(f"{kind.name}: {key} must be true or false, not {value!r}")
+        return value.lower() == "true"
+    try:
+        return plain(value)
+    except ValueError:
+        article = {int: "a whole number", float: "a number"}.get(plain, f"a {plain.__name__}")
+        raise ClustPSIError(f"{kind.name}: {key} must be {article}, not {value!r}") from None
+
+
+def method_spec(method: Method) -> str:
+    """The shortest text from which :func:`make_method` gives this method back: only what differs from the defaults.
+
+    >>> method_spec(make_method("clust_psi_pfl:psi-features=signed:min_wpsi=0"))
+    'clust_psi_pfl:psi_features=signed'
+    """
+    changed = []
+    for parameter in fields(method):
+        value = getattr(method, parameter.name)
+        if isinstance(value, Method):
+            inner = method_spec(value)
+            changed += [f"inner={inner}"] if inner != FedAvg.name else []
+        elif parameter.default is MISSING or value != parameter.default:
+            changed.append(f"{parameter.name}={str(value).lower() if isinstance(value, bool) else value}")
+    return ":".join([method.name, *changed])

@@ -1,0 +1,172 @@
+"""What every method is: a start, a round, and the model that each client ends up with."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.errors import ClustPSIError
+from clustpsi.methods.orders import Model, Work
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the server knows before it asks anybody anything.
+
+    Attributes
+    ----------
+    clients
+        Ids of the clients that take part (a cluster's members, where a method runs inside a cluster).
+    sizes
+        Training samples of every client of the federation, indexed by client id.
+    num_classes
+        C.
+    fraction, num_rounds, local_epochs
+        q, T and E.
+    initial
+        ``initial(i)`` is the i-th random initial model; all methods of a cell share ``initial(0)``.
+    seed
+        For what a method draws once per run.
+    """
+
+    clients: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    num_classes: int
+    fraction: float
+    num_rounds: int
+    local_epochs: int
+    initial: Callable[[int], Model]
+    seed: int
+
+    @property
+    def num_chosen(self) -> int:
+        """m: how many of the clients a round trains."""
+        return num_chosen(len(self.clients), self.fraction)
+
+
+def num_chosen(num_clients: int, fraction: float) -> int:
+    """m(K) = min(K, max(2, floor(q K))): Flower's rule, with its minimum of two clients.
+
+    >>> [num_chosen(k, 0.5) for k in (1, 2, 3, 10, 100)]
+    [1, 2, 2, 5, 50]
+    """
+    # q K in floating point may fall a hair below the whole number it stands for (0.29 * 100 = 28.999...).
+    return min(num_clients, max(2, int(fraction * num_clients + 1e-9)))
+
+
+@dataclass(frozen=True)
+class State:
+    """What the server carries from one round to the next: models and arrays, nothing else, so that it can be saved.
+
+    Attributes
+    ----------
+    models
+        The models that the server keeps.
+    memory
+        Named arrays: momentum, cluster of each client, last losses, ...
+    parts
+        States of methods that run inside this one.
+    """
+
+    models: tuple[Model, ...] = ()
+    memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    parts: tuple["State", ...] = ()
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Which model each client uses, and, where the method has it, what is added to that client's logits.
+
+    Attributes
+    ----------
+    models
+        The distinct models.
+    of_client
+        For each of the setting's clients, in their order, the index of its model.
+    log_prior
+        (len(clients), C) or None.
+    """
+
+    models: tuple[Model, ...]
+    of_client: NDArray[np.int64]
+    log_prior: NDArray[np.float64] | None = None
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A method's parameter: its default, what it means, and which values are allowed."""
+    allowed = {"least": least, "most": most, "above": above, "choices": choices}
+    return field(default=default, metadata={"help": help, **allowed})
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A federated method: the server's side, written once for the simulator and for a real federation.
+
+    The fields of a subclass are its parameters; a parameter has the same name on the command line, in a run's
+    configuration and here.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    family: ClassVar[str]
+    idea: ClassVar[str]
+    paper: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for key, parameter in self.__dataclass_fields__.items():
+            check_option(f"{self.name}: {key}", getattr(self, key), parameter.metadata)
+
+    @abstractmethod
+    def start(self, setting: Setting) -> Work[State]:
+        """Everything before the first round."""
+
+    @abstractmethod
+    def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
+        """Round t = 1, 2, ..., T.  ``rng`` is the round's own stream, the same for every method with the same seed."""
+
+    @abstractmethod
+    def deploy(self, setting: Setting, state: State) -> Deployment:
+        """The model that each client uses after this round."""
+
+    def server_deployments(self, setting: Setting, state: State) -> tuple[Deployment, ...]:
+        """Other ways in which the literature scores this method; accuracy is averaged over them.  Mostly none."""
+        return ()
+
+    def clusters(self, setting: Setting, state: State) -> NDArray[np.int64] | None:
+        """The cluster of each of the setting's clients, for methods that form clusters."""
+        return None
+
+    def tables(self, setting: Setting, state: State) -> dict[str, dict[str, NDArray[Any]]]:
+        """Tables of the method's own that a run's folder should have: columns by name, by file name."""
+        return {}
+
+
+def check_option(what: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    """Raise if a parameter's value is not among those its :func:`option` allows."""
+    choices = metadata.get("choices") or ()
+    if choices and value not in choices:
+        raise ClustPSIError(f"{what} must be one of {', '.join(choices)}, not {value!r}")
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    least, most, above = metadata.get("least"), metadata.get("most"), metadata.get("above")
+    low = least is None or value >= least
+    high = most is None or value <= most
+    if low and high and (above is None or value > above) and np.isfinite(value):
+        return
+    bounds = [
+        f"at least {least:g}" if least is not None else "",
+        f"above {above:g}" if above is not None else "",
+        f"at most {most:g}" if most is not None else "",
+    ]
+    raise ClustPSIError(f"{what} must be a number {' and '.join(filter(None, bounds))}".rstrip() + f", not {value}")

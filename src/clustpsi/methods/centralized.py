@@ -1,0 +1,41 @@
+"""Centralized learning (CL): all clients' training data in one place, the reference without a federation.
+
+Every sample is visited as often as FedAvg visits it on average: q T E epochs in all, spread evenly over the rounds so that
+its curve can be laid beside the others'.  One optimizer runs through; it is not reset each round.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from clustpsi.methods.base import Deployment, Method, Setting, State, option
+from clustpsi.methods.orders import TrainPooled, Work
+
+
+@dataclass(frozen=True)
+class Centralized(Method):
+    name: ClassVar[str] = "centralized"
+    title: ClassVar[str] = "CL"
+    family: ClassVar[str] = "reference"
+    idea: ClassVar[str] = "one model on the pooled data of all clients"
+    paper: ClassVar[str] = "-"
+
+    cl_epochs: int | None = option(
+        None, "passes over the pooled data in all (default: fraction x rounds x epochs)", least=1
+    )
+
+    def start(self, setting: Setting) -> Work[State]:
+        yield from ()
+        return State(models=(setting.initial(0),))
+
+    def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
+        total = self.cl_epochs or max(1, round(setting.fraction * setting.num_rounds * setting.local_epochs))
+        epochs = total * t // setting.num_rounds - total * (t - 1) // setting.num_rounds
+        if epochs == 0:
+            return state
+        pooled = yield TrainPooled(state.models[0], epochs, state.memory.get("optimizer"))
+        return State(models=(pooled.model,), memory={"optimizer": pooled.optimizer_state})
+
+    def deploy(self, setting: Setting, state: State) -> Deployment:
+        return Deployment(state.models, np.zeros(len(setting.clients), np.int64))

@@ -1,0 +1,89 @@
+"""Clust-PSI-PFL: cluster the clients by the PSI of their labels, then train one model per cluster.
+
+D. M. Jimenez-Gutierrez, M. Hassanzadeh, D. Solans, M. Elbamby, N. Kourtellis, A. Anagnostopoulos, I. Chatzigiannakis and
+A. Vitaletti. Clust-PSI-PFL: a population stability index approach for clustered non-IID personalized federated learning.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.clustering import PSIClustering
+from clustpsi.errors import ClustPSIError
+from clustpsi.methods.base import Deployment, Method, Setting, State, option
+from clustpsi.methods.fedavg import FedAvg, SingleModel
+from clustpsi.methods.orders import LabelCounts, Work, together
+
+
+@dataclass(frozen=True)
+class ClustPSIPFL(Method):
+    name: ClassVar[str] = "clust_psi_pfl"
+    title: ClassVar[str] = "Clust-PSI-PFL"
+    family: ClassVar[str] = "clustering"
+    idea: ClassVar[str] = "K-means++ on the clients' PSI, clusters by silhouette, one model per cluster"
+    paper: ClassVar[str] = "Jimenez-Gutierrez et al., Clust-PSI-PFL"
+
+    tau_clusters: int | None = option(None, "number of clusters (default: the best silhouette decides)", least=1)
+    psi_features: str = option(
+        "psi", "client descriptor: the paper's PSI terms, or signed roots", choices=("psi", "signed")
+    )
+    psi_smoothing: str = option("additive", "what replaces zero shares in PSI", choices=("additive", "clip", "laplace"))
+    psi_epsilon: float | None = option(None, "strength of the smoothing (default: the smoothing's own)", above=0)
+    min_wpsi: float = option(0.0, "below this WPSI all clients stay together (0.1: 'no significant shift')", least=0)
+    inner: SingleModel = field(
+        default_factory=FedAvg, metadata={"help": "single-model method that runs inside each cluster"}
+    )
+
+    def start(self, setting: Setting) -> Work[State]:
+        if self.tau_clusters is not None and self.tau_clusters > len(setting.clients):
+            raise ClustPSIError(
+                f"tau_clusters is {self.tau_clusters}, but there are only {len(setting.clients)} clients to cluster"
+            )
+        counts = yield LabelCounts(setting.clients)
+        clustering = PSIClustering(
+            n_clusters="auto" if self.tau_clusters is None else self.tau_clusters,
+            features=self.psi_features,
+            smoothing=self.psi_smoothing,
+            epsilon=self.psi_epsilon,
+            min_wpsi=self.min_wpsi,
+            random_state=setting.seed,
+        ).fit(counts)
+        cluster = clustering.labels_.astype(np.int64)
+        parts = yield from together([self.inner.start(own) for own in self.members(setting, cluster)])
+        tried = clustering.silhouette_scores_
+        memory = {
+            "cluster": cluster,
+            "tau_tried": np.array(list(tried), np.int64),
+            "silhouette": np.array(list(tried.values()), np.float64),
+        }
+        return State(memory=memory, parts=tuple(parts))
+
+    def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
+        own = self.members(setting, state.memory["cluster"])
+        rounds = [self.inner.round(part, before, t, rng) for part, before in zip(own, state.parts, strict=True)]
+        return replace(state, parts=tuple((yield from together(rounds))))
+
+    def deploy(self, setting: Setting, state: State) -> Deployment:
+        cluster = state.memory["cluster"]
+        inner = [
+            self.inner.deploy(own, part) for own, part in zip(self.members(setting, cluster), state.parts, strict=True)
+        ]
+        log_prior = None
+        if inner[0].log_prior is not None:
+            log_prior = np.empty((len(cluster), setting.num_classes))
+            for c, part in enumerate(inner):
+                log_prior[cluster == c] = part.log_prior
+        return Deployment(tuple(part.models[0] for part in inner), cluster, log_prior)
+
+    def clusters(self, setting: Setting, state: State) -> NDArray[np.int64]:
+        return state.memory["cluster"]
+
+    def tables(self, setting: Setting, state: State) -> dict[str, dict[str, NDArray[Any]]]:
+        return {"silhouette": {"tau": state.memory["tau_tried"], "silhouette": state.memory["silhouette"]}}
+
+    @staticmethod
+    def members(setting: Setting, cluster: NDArray[np.int64]) -> list[Setting]:
+        """Each cluster as a federation of its own."""
+        return [replace(setting, clients=setting.clients[cluster == c]) for c in range(int(cluster.max()) + 1)]
