@@ -37,6 +37,7 @@ class Config:
         "where clients' test data comes from",
         choices=("auto", "client_80_20", "official_matched", "merge_80_20"),
     )
+    validation: bool = option(False, "score on a fifth of the clients' training data instead of their test data")
     model: str | None = option(None, "name of the model (default: the data set's own)")
     agg_method: str = option("fedavg", "the method, as name:parameter=value:...")
     comm_rounds: int = option(40, "T, communication rounds", least=1)

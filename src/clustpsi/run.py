@@ -75,6 +75,8 @@ def open_cell(config: Config, *, data_dir: Path | None = None, workers: int | No
     federation = build_federation(
         dataset, config.partitioner, config.non_iid_param, config.num_clients, config.seed, config.split
     )
+    if config.validation:
+        federation = federation.for_validation(config.seed)
     return open_federation(federation, config, workers=workers)
 
 
