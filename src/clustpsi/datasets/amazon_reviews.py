@@ -1,6 +1,6 @@
 """Amazon product reviews: which of six product categories is a review about?
 
-Kashnitsky: Hierarchical text classification of Amazon product reviews, Kaggle, 2020. (The paper cites Zhang, Zhao,
+Kashnitsky: Hierarchical text classification, Kaggle (Amazon product reviews). (The paper cites Zhang, Zhao,
 LeCun 2015 for Amazon reviews; this is the set with its 50,000 rows and 6 classes.)
 
 Layout: Kaggle's ``train_40k.csv`` and ``val_10k.csv``, either or both, plain or gzip, all their rows together (the

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """A named data set; ``rows`` and ``classes`` are those of the complete set.
+    """A named data set; ``rows`` and ``classes`` are those of the complete set, ``origin`` is a URL.
 
     ``base_url`` is where its files can be downloaded from; ``by_hand`` says what to fetch and where to put it when
     they cannot, with ``{folder}`` for the data set's folder.
@@ -15,6 +15,7 @@ class Entry:
     rows: int
     classes: int
     licence: str
+    source: str
     origin: str
     base_url: str = ""
     by_hand: str = ""
@@ -25,7 +26,8 @@ DATASETS = {
         "ACSIncome (American Community Survey 2018)",
         1_664_500,
         2,
-        "public domain (US Census Bureau)",
+        "public domain",
+        "Census Bureau",
         "https://www.census.gov/programs-surveys/acs/microdata.html",
         base_url="https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year/",
     ),
@@ -34,6 +36,7 @@ DATASETS = {
         286_586,
         13,
         "CC0 1.0",
+        "Dryad",
         "https://doi.org/10.5061/dryad.5pt92",
         by_hand="open https://doi.org/10.5061/dryad.5pt92, download consensus_data.csv and put it at "
         "{folder}/consensus_data.csv",
@@ -43,6 +46,7 @@ DATASETS = {
         70_000,
         10,
         "MIT",
+        "Zalando",
         "https://github.com/zalandoresearch/fashion-mnist",
         base_url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     ),
@@ -50,7 +54,8 @@ DATASETS = {
         "CIFAR-10",
         60_000,
         10,
-        "none stated; cite Krizhevsky 2009",
+        "not stated",
+        "U. of Toronto",
         "https://www.cs.toronto.edu/~kriz/cifar.html",
         base_url="https://www.cs.toronto.edu/~kriz/",
     ),
@@ -58,7 +63,8 @@ DATASETS = {
         "Sentiment140",
         1_600_000,
         2,
-        "none stated; tweets are under Twitter's terms",
+        "not stated",
+        "Sentiment140",
         "http://help.sentiment140.com/for-students",
         by_hand="open http://help.sentiment140.com/for-students, download trainingandtestdata.zip, unpack it and put "
         "training.1600000.processed.noemoticon.csv (228 MB) at "
@@ -68,7 +74,8 @@ DATASETS = {
         "Amazon product reviews (hierarchical text classification)",
         50_000,
         6,
-        "CC BY-NC-SA 4.0 as stated on Kaggle",
+        "see Kaggle",
+        "Kaggle",
         "https://www.kaggle.com/datasets/kashnitsky/hierarchical-text-classification",
         by_hand="open https://www.kaggle.com/datasets/kashnitsky/hierarchical-text-classification (a Kaggle account is "
         "needed), download the archive, unpack it and put train_40k.csv and val_10k.csv into {folder}",
@@ -78,7 +85,8 @@ DATASETS = {
         1_797,
         10,
         "CC BY 4.0",
-        "shipped with scikit-learn",
+        "scikit-learn",
+        "https://doi.org/10.24432/C50P49",
         by_hand="nothing to fetch: the digits come with scikit-learn",
     ),
 }
