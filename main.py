@@ -1,4 +1,4 @@
-"""The paper's command line: ``python main.py --dataset=acs_income ...`` is ``clustpsi run --dataset=acs_income ...``."""
+"""The paper's command line: ``python main.py ...`` is ``clustpsi run ...``."""
 
 import sys
 

@@ -1,6 +1,6 @@
 """Federated learning when clients' data differ.
 
-Up to clustering everything works on label counts alone; training and the simulator start JAX and are imported on demand.
+Up to clustering everything works on label counts alone; what trains starts JAX and is imported on demand.
 """
 
 from clustpsi.clustering import PSIClustering

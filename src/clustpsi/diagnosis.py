@@ -1,4 +1,4 @@
-"""How skewed a federation is, which clients stand out, and which belong together: from a table of label counts alone."""
+"""How skewed a federation is, which clients stand out and which belong together: from label counts alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi import skew
 from clustpsi.clustering import PSIClustering
+from clustpsi.datasets.files import read_csv, reading
 from clustpsi.errors import ClustPSIError, unknown_name
 
 # What credit scoring reads into a PSI: below 0.1 no significant shift, up to 0.25 a moderate one, above a major one.
@@ -61,7 +62,7 @@ class Diagnosis:
         return weighted / weighted.sum() if weighted.sum() > 0 else np.zeros_like(weighted)
 
     def clients(self) -> pd.DataFrame:
-        """A row a client: size, PSI, band, cluster, and the classes that drive its PSI with too much (+) or too little (-)."""
+        """A row a client: size, PSI, band, cluster, and the classes that drive it: too much (+) or too little (-)."""
         pooled = self.counts.sum(axis=0) / self.counts.sum()
         shares = self.counts / self.counts.sum(axis=1, keepdims=True)
         drivers = []
@@ -120,7 +121,7 @@ def diagnose(
     names = tuple(map(str, range(len(table)) if client_names is None else client_names))
     classes = tuple(map(str, range(table.shape[1]) if class_names is None else class_names))
     model = PSIClustering(**{"random_state": 0, **clustering}).fit(table)
-    kind = {"smoothing": model.smoothing, "epsilon": model.epsilon}
+    kind: dict[str, Any] = {"smoothing": model.smoothing, "epsilon": model.epsilon}
     return Diagnosis(
         names,
         classes,
@@ -137,8 +138,8 @@ def read_counts(
 ) -> tuple[NDArray[np.int64], list[str], list[str]]:
     """Label counts, client names and class names from a CSV or Parquet file.
 
-    With ``label`` the file is a labelled table: a row a sample, ``client`` names its client.  Without, it has a row a client
-    and a column a class; the column ``client``, or else a first column that is not numeric, names the clients.
+    With ``label`` the file is a labelled table: a row a sample, ``client`` names its client.  Without, it has a row a
+    client and a column a class; the column ``client``, or else a first column that is not numeric, names the clients.
     """
     frame = _read_table(path)
     for column in filter(None, (label, client)):
@@ -172,25 +173,24 @@ def read_counts(
     for column in frame.columns:
         if not pd.api.types.is_numeric_dtype(frame[column]):
             raise ClustPSIError(
-                f"{path}: column {column!r} is not numeric: counts are whole numbers; for a table of samples give --label and --client"
+                f"{path}: column {column!r} is not numeric, but counts are whole numbers; "
+                "for a table of samples give --label and --client"
             )
         missing = frame[column].isna()
         if missing.any():
-            raise ClustPSIError(
-                f"{path}: column {column!r} has no count for client {names[int(np.flatnonzero(missing)[0])]!r}; write 0 where there are none"
-            )
+            first = names[int(np.flatnonzero(missing)[0])]
+            raise ClustPSIError(f"{path}: column {column!r} has no count for client {first!r}; write 0 for none")
     return skew.check_counts(frame.to_numpy()), names, [str(column) for column in frame.columns]
 
 
 def _read_table(path: Path) -> pd.DataFrame:
     if not path.is_file():
-        raise ClustPSIError(f"there is no file {path}")
-    try:
-        frame = pd.read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else pd.read_csv(path)
-    except (ValueError, OSError, UnicodeError) as error:  # pandas' and pyarrow's own errors are ValueErrors or OSErrors
-        raise ClustPSIError(
-            f"{path} cannot be read as {'Parquet' if path.suffix.lower() in ('.parquet', '.pq') else 'CSV'}: {str(error).splitlines()[0]}"
-        ) from None
+        raise ClustPSIError(f"there is no file {path}: a CSV or Parquet file of label counts is needed")
+    if path.suffix.lower() in (".parquet", ".pq"):
+        with reading(path, "Parquet"):
+            frame = pd.read_parquet(path)
+    else:
+        frame = read_csv(path)
     if frame.empty:
         raise ClustPSIError(f"{path} has no rows: it needs a row a client")
     return frame

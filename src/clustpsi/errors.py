@@ -1,4 +1,4 @@
-"""Errors that are part of the interface: each message is one sentence that says what is wrong and what would be right."""
+"""Errors are part of the interface: each message is one sentence that says what is wrong and what would be right."""
 
 import difflib
 from collections.abc import Iterable

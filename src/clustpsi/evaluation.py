@@ -34,7 +34,7 @@ class Scores:
 
 
 def score(correct: ArrayLike, loss_sum: ArrayLike, test_sizes: ArrayLike) -> Scores:
-    """Scores from each client's number of correctly classified test samples, summed test loss and number of test samples.
+    """Scores from each client's correctly classified test samples, summed test loss and number of test samples.
 
     >>> scores = score([9, 5], [1.0, 8.0], [10, 10])
     >>> scores.global_accuracy, round(scores.ad, 12), round(scores.sdad, 12), scores.worst10

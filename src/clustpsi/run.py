@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,16 @@ class Cell:
     federation: Federation
     simulator: Simulator
     model: str
+
+    @property
+    def num_parameters(self) -> int:
+        return self.simulator.network.num_parameters
+
+    @property
+    def model_reason(self) -> str:
+        """Why this model."""
+        chosen = self.model == self.federation.dataset.model
+        return self.federation.dataset.model_reason if chosen else "as asked for with --model"
 
     def setting(self, config: Config) -> Setting:
         return Setting(
@@ -118,8 +128,8 @@ def run(
 ) -> RunFolder:
     """Run a configuration and leave its results in the store.
 
-    A finished run is not computed again unless ``fresh``; an unfinished one goes on where it was with ``resume`` and ends
-    bit for bit as if it had never stopped.  ``cell`` spares the set-up when several methods run on one federation.
+    A finished run is not computed again unless ``fresh``; an unfinished one goes on where it was with ``resume`` and
+    ends bit for bit as if it had never stopped.  ``cell`` spares the set-up when several methods run on one federation.
     """
     config = config.checked()
     folder = store.folder(config)
@@ -153,18 +163,18 @@ class _Run:
     def go(self) -> None:
         self.simulator.take_ledger()  # what an earlier run on this cell left behind
         if (self.folder / "checkpoint.npz").exists():
-            t, state, history = self._load()
+            done, state, history = self._load()
         else:
-            t, state, history = 0, self._start(), History()
+            done, state, history = 0, self._start(), History()
             self.folder.create(self.config)
             self._evaluate(0, state, history)
             self.folder.write_clients(self.cell.federation)
             self._save(0, state, history)
         saved, cost = time.monotonic(), 0.0
-        for t in range(t + 1, self.config.comm_rounds + 1):
+        for t in range(done + 1, self.config.comm_rounds + 1):
             rng = generator(self.config.seed, Stream.SAMPLING, t)
             work = self.method.round(self.setting, state, t, rng)
-            state = drive(work, lambda order, t=t: self.simulator.serve(order, t))
+            state = drive(work, partial(self.simulator.serve, t=t))
             self._evaluate(t, state, history)
             if time.monotonic() - saved > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * cost):
                 before = time.monotonic()
@@ -174,7 +184,7 @@ class _Run:
         self._finish(state, history)
 
     def _start(self) -> State:
-        return drive(self.method.start(self.setting), lambda order: self.simulator.serve(order, 0))
+        return drive(self.method.start(self.setting), partial(self.simulator.serve, t=0))
 
     def _evaluate(self, t: int, state: State, history: History) -> None:
         """Close round t: evaluate where it is due, and record what the round cost."""
@@ -221,5 +231,5 @@ class _Run:
         if self.save_models:
             deployment = self.method.deploy(self.setting, state)
             self.folder.write_models(deployment, self.cell.federation.client_names)
-        facts = {"model": self.cell.model, "num_parameters": self.simulator.network.num_parameters}
+        facts = {"model": self.cell.model, "num_parameters": self.cell.num_parameters}
         self.folder.finish(self.cell.federation, history, facts, self.seconds)

@@ -26,4 +26,4 @@ def generator(seed: int, stream: Stream, *position: int) -> np.random.Generator:
 
 def raw_key(seed: int, stream: Stream, *position: int) -> NDArray[np.uint32]:
     """The bits of a JAX key for the same position."""
-    return np.random.SeedSequence((seed, int(stream), *position)).generate_state(2, np.uint32)
+    return np.random.SeedSequence((seed, int(stream), *position)).generate_state(2, np.uint32).astype(np.uint32)

@@ -3,7 +3,6 @@
 import sys
 
 import typer
-from rich.console import Console
 
 from clustpsi.cli import data, diagnose, methods, run
 from clustpsi.errors import ClustPSIError
@@ -27,9 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments)
     except ClustPSIError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"[bold red]error:[/] {error}", markup=True
-        ) if sys.stderr.isatty() else print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("interrupted: what is finished is kept; go on with --resume", file=sys.stderr)

@@ -59,7 +59,7 @@ def _print(report: Diagnosis, console: Console) -> None:
         f"{len(report.client_names):,} clients, {len(report.class_names)} classes, {report.counts.sum():,} samples"
     )
     console.print(
-        f"WPSI [bold {STYLE[shift]}]{wpsi:.4f}[/]: {shift} shift (PSI below 0.1: none, 0.1 to 0.25: moderate, above: major)\n"
+        f"WPSI [bold {STYLE[shift]}]{wpsi:.4f}[/]: {shift} shift (below 0.1: none, to 0.25: moderate, above: major)\n"
     )
     measures = Table("measure", title="skew of the federation", title_justify="left")
     measures.add_column("value", justify="right")
@@ -76,7 +76,8 @@ def _print(report: Diagnosis, console: Console) -> None:
         table.add_column(heading, justify="right")
     for heading in ("shift", "cluster", "drivers (+ too much, - too little)"):
         table.add_column(heading)
-    for row in report.clients().head(SHOWN).itertuples():
+    shown: Any = report.clients().head(SHOWN).itertuples()
+    for row in shown:
         table.add_row(
             row.client,
             f"{row.samples:,}",

@@ -1,7 +1,7 @@
 """``clustpsi methods``: what there is to compare."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,7 +12,7 @@ from clustpsi.methods import method_types, parameters_of
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
     """List the methods: family, idea, parameters with their defaults, paper."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
             "family": kind.family,

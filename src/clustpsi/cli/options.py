@@ -9,7 +9,7 @@ import typer
 
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods import make_method, method_types, parameters_of
+from clustpsi.methods import as_text, make_method, method_types, parameters_of
 from clustpsi.methods.base import Method
 
 METHOD_PANEL = "Parameters of methods"
@@ -61,7 +61,8 @@ def method_options() -> list[inspect.Parameter]:
 
 def _help(parameter: "Field[Any]") -> str:
     choices = parameter.metadata.get("choices")
-    return parameter.metadata["help"] + (f": {', '.join(choices)}" if choices else "")
+    text: str = parameter.metadata["help"]
+    return f"{text}: {', '.join(choices)}" if choices else text
 
 
 def _option(name: str, annotation: Any, default: Any, help: str, panel: str | None) -> inspect.Parameter:
@@ -72,40 +73,31 @@ def _option(name: str, annotation: Any, default: Any, help: str, panel: str | No
 
 def chosen_methods(names: str, parameters: dict[str, Any]) -> list[str]:
     """The methods of a comma-separated list, each with those of the given parameters that it has."""
-    given = {key: value for key, value in parameters.items() if value is not None}
-    specs = (
-        list(method_types()) if names.strip() == "all" else [each.strip() for each in names.split(",") if each.strip()]
-    )
+    given = {key: as_text(value) for key, value in parameters.items() if value is not None}
+    listed = list(method_types()) if names.strip() == "all" else names.split(",")
+    specs = [each.strip() for each in listed if each.strip()]
     if not specs:
         raise ClustPSIError("--agg-method is empty: name at least one method, or all")
     used: set[str] = set()
     chosen = []
     for spec in specs:
-        method = make_method(spec)
-        settable = set(parameters_of(type(method)))
-        inner = getattr(method, "inner", None)
-        if inner is not None:
-            inner_name = given.get("inner", inner.name) if "inner=" not in spec else inner.name
-            settable |= {"inner"} | (
-                set(parameters_of(method_types()[inner_name])) if inner_name in method_types() else set()
-            )
+        settable = _settable(make_method(spec), given.get("inner"))
         own = {key: value for key, value in given.items() if key in settable and f":{key}=" not in spec}
-        used |= settable & set(given)
-        chosen.append(
-            ":".join(
-                [
-                    spec,
-                    *(
-                        f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-                        for key, value in own.items()
-                    ),
-                ]
-            )
-        )
+        used |= settable
+        chosen.append(":".join([spec, *(f"{key}={value}" for key, value in own.items())]))
     for key in given:
         if key not in used:
-            owners = [name for name, kind in method_types().items() if key == "inner" or key in parameters_of(kind)]
-            raise ClustPSIError(
-                f"--{key.replace('_', '-')} is a parameter of {', '.join(owners)}, and none of the chosen methods ({', '.join(specs)}) has it"
-            )
+            flag = "--" + key.replace("_", "-")
+            owners = ", ".join(name for name, kind in method_types().items() if key in kind.__dataclass_fields__)
+            raise ClustPSIError(f"{flag} is a parameter of {owners}, and no chosen method ({', '.join(specs)}) has it")
     return chosen
+
+
+def _settable(method: Method, inner: str | None) -> set[str]:
+    """What can be set for a method, its own parameters and those of the method inside it."""
+    own = set(parameters_of(type(method)))
+    inside: Method | None = getattr(method, "inner", None)
+    if inside is None:
+        return own
+    kind = method_types().get(inner or inside.name, type(inside))
+    return own | {"inner"} | set(parameters_of(kind))

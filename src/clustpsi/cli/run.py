@@ -1,15 +1,15 @@
 """``clustpsi run``: compare methods on a data set, live, and leave the results in a folder."""
 
 import json
-import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
@@ -17,6 +17,10 @@ from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods import make_method
 from clustpsi.results import RunFolder, Store
+
+if TYPE_CHECKING:
+    from clustpsi.run import Cell
+    from clustpsi.run import Progress as RunProgress
 
 SETTINGS = {each.name for each in fields(Config)}
 
@@ -62,44 +66,30 @@ def command(
     store = Store(output)
     console = Console(stderr=True)
     folders: dict[str, list[RunFolder]] = {}
-    with watching(console) as progress:
-        task = progress.add_task("", total=sum(config.comm_rounds for config in configs.values()))
+    with Watcher(console, sum(config.comm_rounds for config in configs.values())) as watcher:
         for seed in seeds:
-            cell = None
+            cell: Cell | None = None
             for method in methods:
                 config = configs[seed, method]
-                name = f"{config.agg_method}, seed {seed}"
                 folder = store.folder(config)
-                if folder.finished and not fresh:
-                    progress.console.print(f"[dim]{name}: finished before (--fresh computes it again)[/]")
-                    progress.advance(task, config.comm_rounds)
-                else:
-                    progress.update(task, description=f"{name}: preparing")
-                    cell = cell or open_cell(config, data_dir=data_dir, workers=workers)
-                    if not folders:
-                        progress.console.print(
-                            f"[dim]model: {cell.model}, {cell.simulator.network.num_parameters:,} parameters. {cell.federation.dataset.model_reason}[/]"
-                        )
-                    done = progress.tasks[0].completed
-
-                    def show(now: Any, name: str = name, done: float = done) -> None:
-                        text = f"{name}: round {now.round}/{now.num_rounds}, accuracy {now.global_accuracy:.3f}"
-                        progress.update(task, completed=done + now.round, description=text)
-                        if now.left_out:
-                            progress.console.print(
-                                f"[yellow]{name}: round {now.round}: left out, because the update is not finite: client {', '.join(map(str, now.left_out))}[/]"
-                            )
-
-                    run(config, store, cell=cell, resume=resume, fresh=fresh, save_models=save_models, watch=show)
                 folders.setdefault(config.agg_method, []).append(folder)
+                watcher.begin(config)
+                if folder.finished and not fresh:
+                    watcher.say("finished before; --fresh computes it again")
+                    continue
+                if cell is None:
+                    cell = open_cell(config, data_dir=data_dir, workers=workers)
+                    if seed == seeds[0]:
+                        watcher.say(f"{cell.model}, {cell.num_parameters:,} parameters: {cell.model_reason}")
+                run(config, store, cell=cell, resume=resume, fresh=fresh, save_models=save_models, watch=watcher.show)
+    first = next(iter(configs.values()))
     rows = [summary_row(method, runs) for method, runs in folders.items()]
     if as_json:
-        first = next(iter(configs.values()))
         shared = {key: value for key, value in first.cell.items() if key != "seed"}
         print(json.dumps({"settings": shared, "seeds": seeds, "methods": rows}, indent=2))
     else:
-        Console().print(summary_table(next(iter(configs.values())), rows, len(seeds)))
-        console.print(f"[dim]results in {output}/[/]")
+        Console().print(summary_table(first, rows, len(seeds)))
+        console.print(f"results in {output}/", style="dim")
 
 
 with_options(command, [*config_options("agg_method", "seed"), *method_options()])
@@ -115,69 +105,81 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def watching(console: Console) -> Progress:
-    """The live display of a run."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, disable=not (console.is_terminal or sys.stderr.isatty()))
+class Watcher:
+    """The live display: what runs, how good it is, and how long everything will take."""
+
+    def __init__(self, console: Console, total_rounds: int) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
+        self.progress = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        self.task = self.progress.add_task("", total=total_rounds)
+        self.name, self.rounds_before, self.rounds_of_run = "", 0, 0
+
+    def __enter__(self) -> "Watcher":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def begin(self, config: Config) -> None:
+        """The next run."""
+        self.name = f"{config.agg_method}, seed {config.seed}"
+        self.rounds_before, self.rounds_of_run = self.rounds_before + self.rounds_of_run, config.comm_rounds
+        self.progress.update(self.task, completed=self.rounds_before, description=f"{self.name}: preparing")
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(f"{self.name}: {text}", style="dim", highlight=False)
+
+    def show(self, now: "RunProgress") -> None:
+        """A round has ended."""
+        text = f"{self.name}: round {now.round}/{now.num_rounds}, accuracy {now.global_accuracy:.3f}"
+        self.progress.update(self.task, completed=self.rounds_before + now.round, description=text)
+        if now.left_out:
+            clients = ", ".join(map(str, now.left_out))
+            self.say(f"round {now.round} leaves out clients whose update is not finite: {clients}")
 
 
 def summary_row(method: str, runs: list[RunFolder]) -> dict[str, Any]:
     """One method over its seeds: means and population standard deviations of the last round's scores."""
-    summaries, seconds = [run.summary() for run in runs], [run.timing()["seconds"] for run in runs]
+    summaries = [run.summary() for run in runs]
     row: dict[str, Any] = {"method": method, "runs": [str(run.path) for run in runs]}
     for key in summaries[0]["last"]:
         if key != "round":
-            values = [summary["last"][key] for summary in summaries]
-            row[key] = {"mean": float(np.mean(values)), "std": float(np.std(values)), "values": values}
-    best = [summary["best"]["global_accuracy"] for summary in summaries]
-    row["best_round_accuracy"] = {
-        "mean": float(np.mean(best)),
-        "std": float(np.std(best)),
-        "rounds": [summary["best"]["round"] for summary in summaries],
-    }
+            row[key] = spread([summary["last"][key] for summary in summaries])
+    row["best_round"] = spread([summary["best"]["global_accuracy"] for summary in summaries])
+    row["best_round"]["rounds"] = [summary["best"]["round"] for summary in summaries]
     row["tau"] = [summary["tau"] for summary in summaries]
-    row["wpsi"] = [summary["skew"]["wpsi"] for summary in summaries]
+    row["wpsi"] = spread([summary["skew"]["wpsi"] for summary in summaries])
     for key in ("bytes_up", "bytes_down", "participants", "left_out"):
         row[key] = float(np.mean([summary[key] for summary in summaries]))
-    row["seconds"] = float(np.mean(seconds))
+    row["seconds"] = float(np.mean([run.timing()["seconds"] for run in runs]))
     return row
 
 
+def spread(values: list[float]) -> dict[str, Any]:
+    return {"mean": float(np.mean(values)), "std": float(np.std(values)), "values": values}
+
+
 def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) -> Table:
-    wpsi = rows[0]["wpsi"]
     level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
     clients = "natural clients" if config.num_clients is None else f"{config.num_clients} clients"
-    title = f"{config.dataset}, {config.partitioner}{level}, {clients}, {config.comm_rounds} rounds, WPSI {np.mean(wpsi):.2f}"
-    caption = f"last round; mean ± standard deviation over {num_seeds} seeds; AD, SDAD: distance of clients from accuracy 1 (less is better)"
+    skewness = f"WPSI {rows[0]['wpsi']['mean']:.2f}"
+    over = f"mean ± standard deviation over {num_seeds} seeds" if num_seeds > 1 else "one seed"
     table = Table(
-        title=title,
-        caption=caption if num_seeds > 1 else caption.replace("mean ± standard deviation over 1 seeds", "one seed"),
+        title=f"{config.dataset}, {config.partitioner}{level}, {clients}, {config.comm_rounds} rounds, {skewness}",
+        caption=f"round {config.comm_rounds}, {over}\nAD, SDAD: distance of clients from accuracy 1, less is better",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("method")
-    for heading in ("accuracy", "AD", "SDAD", "worst 10 %", "tau", "MB up", "MB down", "seconds"):
-        table.add_column(heading, justify="right")
+    for heading in ("accuracy", "AD", "SDAD", "worst 10 %", "tau", "MB sent", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        spread = [
-            f"{row[key]['mean']:.3f}" + (f" ± {row[key]['std']:.3f}" if num_seeds > 1 else "")
-            for key in ("global_accuracy", "ad", "sdad", "worst10")
-        ]
-        taus = "-" if row["tau"][0] is None else ", ".join(map(str, row["tau"]))
-        table.add_row(
-            display_name(row["method"]),
-            *spread,
-            taus,
-            f"{row['bytes_up'] / 1e6:.2f}",
-            f"{row['bytes_down'] / 1e6:.2f}",
-            f"{row['seconds']:.1f}",
-        )
+        scores = [row[key] for key in ("global_accuracy", "ad", "sdad", "worst10")]
+        cells = [f"{each['mean']:.3f}" + (f"±{each['std']:.3f}" if num_seeds > 1 else "") for each in scores]
+        taus = "-" if row["tau"][0] is None else ",".join(map(str, row["tau"]))
+        sent = (row["bytes_up"] + row["bytes_down"]) / 1e6
+        table.add_row(display_name(row["method"]), *cells, taus, f"{sent:.2f}", f"{row['seconds']:.1f}")
     return table
 
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jax.flatten_util import ravel_pytree
-from numpy.typing import DTypeLike
 
 from clustpsi.methods.orders import Model
 
@@ -27,7 +26,7 @@ class Network:
         Of one row of features.
     """
 
-    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], input_dtype: DTypeLike) -> None:
+    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], input_dtype: np.dtype[Any]) -> None:
         self.module = module
         self._row = jnp.zeros((1, *input_shape), input_dtype)
         self.input_size = int(np.prod(input_shape))
@@ -47,8 +46,7 @@ class Network:
 
     def evaluate(self, parameters: Tree, buffers: Tree, x: jax.Array) -> jax.Array:
         """Logits in evaluation mode."""
-        logits: jax.Array = self.module.apply({"params": parameters, "batch_stats": buffers}, x, train=False)
-        return logits
+        return jnp.asarray(self.module.apply({"params": parameters, "batch_stats": buffers}, x, train=False))
 
     def train(
         self, parameters: Tree, buffers: Tree, x: jax.Array, mask: jax.Array, key: jax.Array
@@ -78,6 +76,6 @@ def as_vector(tree: Tree) -> jax.Array:
 
 
 @lru_cache
-def network_for(module: nn.Module, input_shape: tuple[int, ...], input_dtype: DTypeLike) -> Network:
+def network_for(module: nn.Module, input_shape: tuple[int, ...], input_dtype: np.dtype[Any]) -> Network:
     """The network of a module and input, always the same object, so that compiled programs are found again."""
     return Network(module, input_shape, input_dtype)

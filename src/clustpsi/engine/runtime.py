@@ -2,24 +2,26 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
-# One thread per operation: the simulator keeps every core busy with whole clients instead, which scales better on the small
-# operations of small models and makes results independent of the number of threads.  It must be set before JAX starts.
+# One thread per operation: the simulator keeps every core busy with whole clients instead, which scales better on the
+# small operations of small models and makes results independent of the number of threads.  JAX reads it when it starts.
 _FLAG = "--xla_cpu_multi_thread_eigen"
 if _FLAG not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}=false".strip()
 
-import jax
+import jax  # noqa: E402
 
 
 def use_compilation_cache() -> None:
-    """Keep compiled programs in the user's cache folder, so that a second start is fast; a folder set by the user stays."""
-    if jax.config.jax_compilation_cache_dir is None:
+    """Keep compiled programs in the user's cache folder, for a fast second start; a folder set by the user stays."""
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir is None:
         folder = Path(os.environ.get("CLUSTPSI_CACHE", platformdirs.user_cache_dir("clustpsi"))) / "xla"
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        config.update("jax_compilation_cache_dir", str(folder))
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 def cpu_count() -> int:

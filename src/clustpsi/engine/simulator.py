@@ -1,9 +1,9 @@
 """The simulator: serves a method's orders for a whole federation on one machine.
 
-Data lives on the device once; a client is a list of row numbers.  Clients train in chunks of lanes (many side by side for
-tiny models, one at a time for others), as many chunks at once as there are cores.  Every random number belongs to a
-(seed, round, client), chunks are formed by a fixed rule and sums run in a fixed order in double precision, so that results
-depend neither on the number of workers nor on who finishes first.
+Data lives on the device once; a client is a list of row numbers.  Clients train in chunks of lanes (many side by side
+for tiny models, one at a time for others), as many chunks at once as there are cores.  Every random number belongs to a
+(seed, round, client), chunks are formed by a fixed rule and sums run in a fixed order in double precision, so that
+results depend neither on the number of workers nor on who finishes first.
 """
 
 import time
@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from clustpsi.engine import runtime  # before jax: it sets how JAX starts
-
-import jax  # isort: skip
-import jax.numpy as jnp  # isort: skip
-from jax.flatten_util import ravel_pytree  # isort: skip
-
+from clustpsi.engine import runtime
 from clustpsi.engine.network import Network
 from clustpsi.engine.scoring import row_scores
 from clustpsi.engine.training import NEVER, Job, Result, local_training, make_optimizer
@@ -45,7 +43,7 @@ from clustpsi.methods.orders import (
 )
 from clustpsi.streams import Stream, generator, raw_key
 
-# Up to this many parameters a step is so short that running clients side by side in one program pays (docs/benchmarks.md).
+# Up to this many parameters a step is so short that it pays to run clients side by side (docs/benchmarks.md).
 SMALL_MODEL = 4096
 LANES = 16
 
@@ -241,7 +239,7 @@ class Simulator:
             if proximal
             else np.zeros((self.lanes, 0), np.float32),
             log_prior=_stack([task.log_prior for task in padded]),
-        )  # type: ignore[arg-type]
+        )
         result = self._program(proximal, False, self.lanes)(self._features, self._labels, jobs)
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
@@ -267,7 +265,7 @@ class Simulator:
             proximal=np.zeros(1, np.float32),
             anchor=np.zeros((1, 0), np.float32),
             log_prior=np.zeros((1, self.federation.num_classes), np.float32),
-        )  # type: ignore[arg-type]
+        )
         result = self._program(False, True, 1)(self._features, self._labels, job)
         model = Model(np.asarray(result.parameters)[0], np.asarray(result.buffers)[0])
         if not _is_finite(model):
@@ -312,7 +310,7 @@ class Simulator:
         correct, loss = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.float64)
         for index, model in enumerate(deployment.models):
             users = np.flatnonzero(deployment.of_client == index)
-            own = [rows[user] for user in users]
+            own = [rows[int(user)] for user in users]
             if not sum(map(len, own)):
                 continue
             owner = _owners(own)
@@ -409,6 +407,6 @@ def _owners(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _round_up(length: int) -> int:
-    """The next of 1, 1.5, 2, 3, 4, 6, 8, ... thousand or so: few shapes, hence few compilations over many federations."""
+    """The next power of two, or three quarters of it: few shapes, hence few compilations over many federations."""
     power = 1 << max(length - 1, 1).bit_length()
     return power * 3 // 4 if length <= power * 3 // 4 else power

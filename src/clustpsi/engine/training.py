@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from clustpsi.errors import unknown_name
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": optax.adam, "sgd": optax.sgd}
 
-# Finite, because -inf minus -inf is not a number; far enough for the class's probability and gradient to be exactly zero.
+# Finite, because -inf minus -inf is not a number; far enough for a class's probability and gradient to be exactly 0.
 NEVER = -1e30
 
 
@@ -23,6 +23,9 @@ def make_optimizer(name: str, lr: float) -> optax.GradientTransformation:
     if name not in OPTIMIZERS:
         raise unknown_name("optimizer", name, OPTIMIZERS)
     return OPTIMIZERS[name](lr)
+
+
+Array = Any  # NumPy's on the way in, JAX's inside the program
 
 
 class Job(NamedTuple):
@@ -46,23 +49,23 @@ class Job(NamedTuple):
         Added to the logits.
     """
 
-    parameters: jax.Array
-    buffers: jax.Array
-    optimizer_state: jax.Array
-    order: jax.Array
-    size: jax.Array
-    epochs: jax.Array
-    key: jax.Array
-    proximal: jax.Array
-    anchor: jax.Array
-    log_prior: jax.Array
+    parameters: Array
+    buffers: Array
+    optimizer_state: Array
+    order: Array
+    size: Array
+    epochs: Array
+    key: Array
+    proximal: Array
+    anchor: Array
+    log_prior: Array
 
 
 class Result(NamedTuple):
-    parameters: jax.Array
-    buffers: jax.Array
-    optimizer_state: jax.Array
-    loss: jax.Array
+    parameters: Array
+    buffers: Array
+    optimizer_state: Array
+    loss: Array
 
 
 @lru_cache
@@ -75,11 +78,11 @@ def local_training(
     keep_optimizer: bool,
     lanes: int,
 ) -> Callable[[jax.Array, jax.Array, Job], Result]:
-    """Compile the training of ``lanes`` clients at a time; kept, so that every run of the same kind uses the same program.
+    """Compile the training of ``lanes`` clients at a time, once for all runs of the same kind.
 
     The number of steps is a run-time value, so that neither a client's size nor the number of epochs triggers another
-    compilation.  The last batch of an epoch is kept: its missing rows are masked.  A last batch of a single row is left out
-    when the model has BatchNorm, which cannot normalize it.
+    compilation.  The last batch of an epoch is kept: its missing rows are masked.  A last batch of a single row is left
+    out when the model has BatchNorm, which cannot normalize it.
     """
 
     def train(features: jax.Array, labels: jax.Array, job: Job) -> Result:
@@ -119,7 +122,10 @@ def local_training(
 
     def train_lanes(features: jax.Array, labels: jax.Array, jobs: Job) -> Result:
         if lanes == 1:  # without vmap: a batched loop would select, not overwrite, every carried array in every step
-            return jax.tree.map(lambda a: a[None], train(features, labels, jax.tree.map(lambda a: a[0], jobs)))
+            result: Result = jax.tree.map(
+                lambda a: a[None], train(features, labels, jax.tree.map(lambda a: a[0], jobs))
+            )
+            return result
         return jax.vmap(train, in_axes=(None, None, 0))(features, labels, jobs)
 
     return jax.jit(train_lanes)

@@ -13,20 +13,20 @@ from clustpsi.methods.clust_psi_pfl import ClustPSIPFL
 from clustpsi.methods.fedavg import FedAvg, SingleModel
 from clustpsi.methods.local import Local
 
-__all__ = ["Method", "make_method", "method_spec", "method_types", "parameters_of"]
+__all__ = ["Method", "as_text", "make_method", "method_spec", "method_types", "parameters_of"]
 
 BUILT_IN: tuple[type[Method], ...] = (Centralized, Local, FedAvg, ClustPSIPFL)
 
 
 @cache
 def method_types() -> dict[str, type[Method]]:
-    """All methods: the built-in ones and those that installed packages offer as entry points ``clustpsi.methods``."""
+    """All methods: the built-in ones and what installed packages offer as entry points ``clustpsi.methods``."""
     known: dict[str, type[Method]] = {kind.name: kind for kind in BUILT_IN}
     for entry in entry_points(group="clustpsi.methods"):
         kind = entry.load()
         if not (isinstance(kind, type) and issubclass(kind, Method)):
             raise ClustPSIError(
-                f"the entry point {entry.name!r} of group clustpsi.methods must be a subclass of clustpsi.methods.Method"
+                f"the entry point {entry.name!r} of group clustpsi.methods must be a subclass of its Method"
             )
         if entry.name in known:
             raise ClustPSIError(
@@ -112,5 +112,10 @@ def method_spec(method: Method) -> str:
             inner = method_spec(value)
             changed += [f"inner={inner}"] if inner != FedAvg.name else []
         elif parameter.default is MISSING or value != parameter.default:
-            changed.append(f"{parameter.name}={str(value).lower() if isinstance(value, bool) else value}")
+            changed.append(f"{parameter.name}={as_text(value)}")
     return ":".join([method.name, *changed])
+
+
+def as_text(value: Any) -> str:
+    """A parameter's value as it is written after the equals sign."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
 """Centralized learning (CL): all clients' training data in one place, the reference without a federation.
 
-Every sample is visited as often as FedAvg visits it on average: q T E epochs in all, spread evenly over the rounds so that
-its curve can be laid beside the others'.  One optimizer runs through; it is not reset each round.
+Every sample is visited as often as FedAvg visits it on average: q T E epochs in all, spread evenly over the rounds so
+that its curve can be laid beside the others'.  One optimizer runs through; it is not reset each round.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Clust-PSI-PFL: cluster the clients by the PSI of their labels, then train one model per cluster.
 
-D. M. Jimenez-Gutierrez, M. Hassanzadeh, D. Solans, M. Elbamby, N. Kourtellis, A. Anagnostopoulos, I. Chatzigiannakis and
-A. Vitaletti. Clust-PSI-PFL: a population stability index approach for clustered non-IID personalized federated learning.
+D. M. Jimenez-Gutierrez, M. Hassanzadeh, D. Solans, M. Elbamby, N. Kourtellis, A. Anagnostopoulos, I. Chatzigiannakis
+and A. Vitaletti. Clust-PSI-PFL: a population stability index approach for clustered non-IID personalized federated
+learning.
 """
 
 from dataclasses import dataclass, field, replace
@@ -44,8 +45,8 @@ class ClustPSIPFL(Method):
         counts = yield LabelCounts(setting.clients)
         clustering = PSIClustering(
             n_clusters="auto" if self.tau_clusters is None else self.tau_clusters,
-            features=self.psi_features,
-            smoothing=self.psi_smoothing,
+            features=self.psi_features,  # type: ignore[arg-type]  # checked: one of its choices
+            smoothing=self.psi_smoothing,  # type: ignore[arg-type]  # likewise
             epsilon=self.psi_epsilon,
             min_wpsi=self.min_wpsi,
             random_state=setting.seed,

@@ -1,7 +1,7 @@
 """FedAvg, and the frame of every method that trains one model for all clients.
 
-B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Agüera y Arcas. Communication-efficient learning of deep networks from
-decentralized data. AISTATS 2017.
+B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Agüera y Arcas. Communication-efficient learning of deep networks
+from decentralized data. AISTATS 2017.
 """
 
 from dataclasses import dataclass, replace
