@@ -6,6 +6,7 @@ the silhouette of a labelling is then a sum over them; and K-means starts from o
 """
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -32,9 +33,8 @@ MAX_SEEDED_CLUSTERS = 32
 #: Default of `max_clusters` when the search runs on a sample of the clients.
 MAX_CLUSTERS_OF_SAMPLE = 100
 
-#: Restarts whose inertia is within this fraction of the lowest are equally good solutions of K-means, and the silhouette
-#: decides between them.
-SAME_INERTIA = 0.01
+#: Solutions whose inertia is within this fraction of the lowest are equally good to K-means: silhouette decides.
+SAME_INERTIA = 0.02
 
 #: A number of clusters must raise the silhouette by more than this to replace a smaller one.
 TIE = 1e-9
@@ -57,7 +57,8 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
     smoothing, epsilon
         How PSI treats classes that a client does not have; see :func:`clustpsi.skew.psi_terms`.
     n_init
-        Number of k-means++ seedings for every number of clusters up to 32. One more start is always a Ward tree.
+        Number of k-means++ seedings for each number of clusters up to 32, and 16/j times as many for j < 16. One more
+        start, and the only one for more than 32 clusters, is a Ward tree.
     max_clusters
         Largest number of clusters that ``"auto"`` tries; by default K-1, or 100 where the search runs on a sample.
     min_wpsi
@@ -72,7 +73,8 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
     Attributes
     ----------
     labels_ : (K,) array
-        Cluster of each client, numbered from 0 in the order of their first clients.
+        Cluster of each client. Clusters are numbered from 0 in lexicographic order of their centres, so with the
+        paper's features cluster 0 is the one with the lowest mean PSI.
     n_clusters_ : int
         Number of clusters, none of them empty.
     silhouette_scores_ : dict
@@ -90,11 +92,13 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
 
     Examples
     --------
-    >>> counts = [[90, 10], [80, 20], [85, 15], [5, 95], [10, 90], [12, 88]]
+    >>> counts = [[40, 0, 0], [0, 50, 0], [0, 0, 70], [60, 0, 0], [0, 30, 0], [0, 0, 20]]
     >>> clustering = PSIClustering(random_state=0).fit(counts)
+    >>> clustering.n_clusters_, clustering.silhouette_scores_[3]
+    (3, 1.0)
     >>> clustering.labels_
-    array([0, 0, 0, 1, 1, 1])
-    >>> clustering.predict([[70, 10], [0, 30]])
+    array([0, 2, 1, 0, 2, 1])
+    >>> clustering.predict([[9, 0, 0], [0, 0, 8]])
     array([0, 1])
     """
 
@@ -123,7 +127,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
 
     def fit(self, counts: ArrayLike, y: object = None) -> Self:
         """Cluster the clients whose label counts (clients x classes) these are; `y` is ignored."""
-        table = check_counts(validate_data(self, counts))
+        table = self._check_counts(counts, reset=True)
         self._check_parameters(len(table))
         rng = check_random_state(self.random_state)
 
@@ -137,8 +141,8 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
 
         points, sampled = rows, len(rows) > self.sample_size
         if sampled:
-            sample, weights = np.unique(rng.choice(row_of_client, self.sample_size, replace=False), return_counts=True)
-            points = rows[sample]
+            sample = rng.choice(np.repeat(np.arange(len(rows)), weights), self.sample_size, replace=False)
+            points, weights = np.unique(rows[sample], axis=0, return_counts=True)
         search = _Search(points, weights, self.n_init, rng)
 
         self.silhouette_scores_: dict[int, float] = {}
@@ -163,7 +167,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
     def transform(self, counts: ArrayLike) -> Floats:
         """Standardized features of clients, compared with the federation that was fitted."""
         check_is_fitted(self)
-        table = check_counts(validate_data(self, counts, reset=False))
+        table = self._check_counts(counts, reset=False)
         standardized: Floats = (self._features(table)[0] - self.mean_) / self.scale_
         return standardized
 
@@ -171,6 +175,15 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         return tags
+
+    def _check_counts(self, counts: ArrayLike, reset: bool) -> NDArray[np.int64]:
+        """Counts as integers; `reset` says whether they set the number of classes or must have the known one."""
+        try:
+            return check_counts(validate_data(self, counts, reset=reset))
+        except ClustPSIError:
+            raise
+        except ValueError as error:
+            raise ClustPSIError(str(error)) from error
 
     def _check_parameters(self, clients: int) -> None:
         if self.features not in FEATURES:
@@ -180,9 +193,11 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
             ("sample_size", self.sample_size, 2),
             ("max_clusters", self.max_clusters, 2),
         ):
-            if not (name == "max_clusters" and value is None) and not (_is_integer(value) and value >= least):
+            optional = name == "max_clusters" and value is None
+            if not (optional or (isinstance(value, Integral) and value >= least)):
                 raise ClustPSIError(f"{name} must be a whole number of at least {least}, not {value!r}")
-        if self.n_clusters != "auto" and not (_is_integer(self.n_clusters) and 1 <= self.n_clusters <= clients):
+        fixed = isinstance(self.n_clusters, Integral) and 1 <= self.n_clusters <= clients
+        if not (fixed or self.n_clusters == "auto"):
             raise ClustPSIError(
                 f"n_clusters must be 'auto' or a whole number from 1 to {clients}, the number of clients, "
                 f"not {self.n_clusters!r}"
@@ -251,9 +266,11 @@ class _Search:
         within = own / np.maximum(size - 1, 1)
         np.put_along_axis(sums, labels[:, None], np.inf, axis=1)
         sums[sizes == 0] = np.inf
-        between = (sums / np.maximum(sizes, 1)[..., None]).min(axis=1)
+        sums /= np.maximum(sizes, 1)[..., None]
+        between = sums.min(axis=1)
         larger = np.maximum(within, between)
-        scores = np.divide(between - within, larger, out=np.zeros_like(larger), where=(size > 1) & (larger > 0))
+        with np.errstate(invalid="ignore"):  # where there is but one cluster, the next one is infinitely far
+            scores = np.divide(between - within, larger, out=np.zeros_like(larger), where=(size > 1) & (larger > 0))
         used, clients = np.count_nonzero(sizes, axis=1), self.weights.sum()
         return np.where((used > 1) & (used < clients), scores @ self.weights / clients, np.nan)
 
@@ -261,15 +278,15 @@ class _Search:
 def _plus_plus(squares: Floats, weights: Floats, n_init: int, rng: np.random.RandomState) -> list[NDArray[np.intp]]:
     """Greedy k-means++ seedings for 1, 2, ... up to 32 clusters: for j clusters an array (seedings x j).
 
-    There are `n_init` seedings for 32 clusters and 32/j times as many for j: so few clusters cost as much as many, and
-    that is where K-means has the most different solutions. Each seeding for j clusters extends one for j - 1: its next
-    point is the best of a few, drawn with probability proportional to the squared distance to the nearest seed.
+    There are `n_init` of them, and 16/j times as many for j < 16: a solution with few clusters costs little, and there
+    K-means has the most different ones. Each seeding for j clusters extends one for j - 1: its next point is the best
+    of a few, drawn with probability proportional to the squared distance to the nearest seed.
     """
-    seeds = np.empty((n_init * MAX_SEEDED_CLUSTERS, 0), dtype=np.intp)
+    seeds = np.empty((n_init * 8, 0), dtype=np.intp)
     nearest = np.ones((len(seeds), len(weights)))
     seedings = []
     for j in range(1, min(MAX_SEEDED_CLUSTERS, len(weights)) + 1):
-        number = n_init * MAX_SEEDED_CLUSTERS // max(j, 2)
+        number = max(n_init, n_init * 16 // max(j, 2))
         cumulative = np.cumsum(nearest[:number] * weights, axis=1)
         draws = rng.random_sample((number, 2 + int(np.log(j)) if j > 1 else 1)) * cumulative[:, -1:]
         drawn = np.stack([row.searchsorted(draw, side="right") for row, draw in zip(cumulative, draws, strict=True)])
@@ -289,11 +306,13 @@ def _lloyd(points: Floats, weights: Floats, centers: Floats) -> tuple[Labels, Fl
     inertias = np.empty(len(centers))
     running = np.arange(len(centers))
     constant = weights @ (points**2).sum(axis=1)
+    extended = np.column_stack([points, np.ones(len(points))])
     for _ in range(MAX_ITERATIONS):
-        # |x - c|^2 without |x|^2, halved: the same order.
-        gaps = (centers**2).sum(axis=2)[:, None] / 2 - points @ centers.transpose(0, 2, 1)
-        nearest = gaps.argmin(axis=2)
-        inertias[running] = constant + 2 * np.take_along_axis(gaps, nearest[..., None], axis=2)[..., 0] @ weights
+        # |x - c|^2 / 2 without |x|^2 / 2, as one product: (x, 1) (-c, |c|^2 / 2).
+        planes = np.concatenate([-centers, (centers**2).sum(axis=2, keepdims=True) / 2], axis=2)
+        gaps = (extended @ planes.reshape(-1, extended.shape[1]).T).reshape(len(points), -1, clusters)
+        nearest = gaps.argmin(axis=2).T
+        inertias[running] = constant + 2 * (weights @ gaps.min(axis=2))
         moved = (nearest != labels[running]).any(axis=1)
         labels[running] = nearest
         running = running[moved]
@@ -303,14 +322,18 @@ def _lloyd(points: Floats, weights: Floats, centers: Floats) -> tuple[Labels, Fl
     return labels, inertias
 
 
-def _means(points: Floats, weights: Floats, labels: Labels, clusters: int, otherwise: Floats | None = None) -> Floats:
-    """Centres of several labellings at once (labellings x clusters x features); an empty cluster's one is `otherwise`."""
+def _means(points: Floats, weights: Floats, labels: Labels, clusters: int, otherwise: ArrayLike = 0.0) -> Floats:
+    """Centres of several labellings at once (labellings x clusters x features); `otherwise` for empty clusters."""
     cells = (labels + clusters * np.arange(len(labels))[:, None]).ravel()
-    total = len(labels) * clusters
-    sizes = np.bincount(cells, np.tile(weights, len(labels)), minlength=total)
-    sums = [np.bincount(cells, np.tile(weights * column, len(labels)), minlength=total) for column in points.T]
-    centers = (np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]).reshape(len(labels), clusters, -1)
-    return centers if otherwise is None else np.where(sizes.reshape(centers.shape[:2])[..., None] > 0, centers, otherwise)
+
+    def totals(values: Floats) -> Floats:
+        repeated = values[None].repeat(len(labels), axis=0).ravel()
+        sums = np.bincount(cells, repeated, len(labels) * clusters).reshape(len(labels), clusters)
+        return np.asarray(sums, dtype=np.float64)
+
+    sizes = totals(weights)[..., None]
+    sums = np.stack([totals(weights * column) for column in points.T], axis=2)
+    return np.where(sizes > 0, sums / np.maximum(sizes, 1), otherwise)
 
 
 def _settle(points: Floats, weights: NDArray[np.int64], labels: Labels) -> tuple[Labels, Floats]:
@@ -337,7 +360,3 @@ def _mean_and_scale(rows: Floats, weights: NDArray[np.int64]) -> tuple[Floats, F
     mean = weights @ rows / weights.sum()
     scale = np.sqrt(weights @ (rows - mean) ** 2 / weights.sum())
     return mean, np.where(scale > 1e-12 * np.abs(rows).max(axis=0), scale, 1.0)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,0 +1,129 @@
+"""Time and silhouette of the search for the number of clusters, next to the same search with scikit-learn.
+
+    python benchmarks/clustering.py                       # 100 clients, the whole grid, two partitions a cell
+    python benchmarks/clustering.py --quick               # 100 clients, four cells, one partition
+    python benchmarks/clustering.py --clients 100 1000    # scikit-learn takes minutes for each cell of 1,000 clients
+    python benchmarks/clustering.py --clients 1000000     # no scikit-learn: time and peak memory only
+
+The loop with scikit-learn is ``KMeans(n_clusters=j, n_init=10, random_state=0)`` and ``silhouette_score`` for
+j = 2..K-1 on the same standardized features. Both run on one thread, one after the other.
+"""
+
+import argparse
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import silhouette_score
+from threadpoolctl import threadpool_limits
+
+from clustpsi.clustering import PSIClustering
+
+CLASSES, SAMPLES_PER_CLIENT = 10, 600
+GRID = [
+    *(("alpha", value) for value in (0.05, 0.09, 0.2, 0.3, 0.7, 5.0, 50.0)),
+    *(("S", value) for value in (0.0, 0.03, 0.1, 0.5, 1.0)),
+]
+QUICK = [("alpha", 0.09), ("alpha", 5.0), ("S", 0.0), ("S", 0.1)]
+LARGEST_COMPARED = 2_000
+
+Counts = NDArray[np.int64]
+
+
+def dirichlet(clients: int, alpha: float, rng: np.random.Generator) -> Counts:
+    """Each class is spread over the clients by a Dirichlet draw; a client with under ten samples gets ten of one class."""
+    shares = rng.dirichlet(np.full(clients, alpha), size=CLASSES).T
+    counts = np.floor(shares * (SAMPLES_PER_CLIENT * clients // CLASSES)).astype(np.int64)
+    small = np.flatnonzero(counts.sum(axis=1) < 10)
+    counts[small, rng.integers(0, CLASSES, len(small))] += 10
+    return counts
+
+
+def similarity(clients: int, share: float, rng: np.random.Generator) -> Counts:
+    """A share of the samples is dealt at random, the rest sorted by label and cut into equal chunks."""
+    labels = rng.permutation(np.arange(clients * SAMPLES_PER_CLIENT) % CLASSES)
+    dealt = round(share * len(labels))
+    counts = np.zeros((clients, CLASSES), dtype=np.int64)
+    for part in (labels[:dealt], np.sort(labels[dealt:])):
+        chunks = part[: len(part) // clients * clients].reshape(clients, -1)
+        counts += np.stack([(chunks == label).sum(axis=1) for label in range(CLASSES)], axis=1)
+    return counts
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - start
+
+
+def scikit_learn_search(points: NDArray[np.float64]) -> tuple[int, float]:
+    """Number of clusters and silhouette that the loop with scikit-learn ends with."""
+    tau, best = 1, -np.inf
+    for j in range(2, len(points)):
+        labels = KMeans(n_clusters=j, n_init=10, random_state=0).fit_predict(points)
+        if 2 <= len(np.unique(labels)) < len(points):
+            score = float(silhouette_score(points, labels))
+            if score > best + 1e-9:
+                tau, best = j, score
+    return tau, best
+
+
+def compare(clients: int, cells: list[tuple[str, float]], partitions: int) -> None:
+    print(f"\n{clients:,} clients        scikit-learn                 clustpsi")
+    print("cell         seed  tau  silhouette  seconds  tau  silhouette  seconds   faster  difference")
+    ratios, differences = [], []
+    for seed in range(partitions):
+        for kind, value in cells:
+            draw = dirichlet if kind == "alpha" else similarity
+            counts = draw(clients, value, np.random.default_rng(seed))
+            ours, seconds = timed(lambda counts=counts: PSIClustering(random_state=0).fit(counts))
+            points = ours.transform(counts)
+            (tau, theirs), their_seconds = timed(lambda points=points: scikit_learn_search(points))
+            best = max(ours.silhouette_scores_.values())
+            ratios.append(their_seconds / seconds)
+            differences.append(best - theirs)
+            print(
+                f"{kind:>5} {value:<6g} {seed:4d} {tau:4d} {theirs:11.4f} {their_seconds:8.2f} {ours.n_clusters_:4d} "
+                f"{best:11.4f} {seconds:8.3f} {ratios[-1]:7.0f}x {differences[-1]:+11.4f}",
+                flush=True,
+            )
+    print(f"faster {min(ratios):.0f}x to {max(ratios):.0f}x, median {np.median(ratios):.0f}x; "
+          f"lowest silhouette difference {min(differences):+.4f}")  # fmt: skip
+
+
+def large(clients: int) -> None:
+    counts = dirichlet(clients, 0.3, np.random.default_rng(0))
+    fitted, seconds = timed(lambda: PSIClustering(random_state=0).fit(counts))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"\n{clients:,} clients, alpha 0.3: {fitted.n_clusters_} clusters in {seconds:.1f} s, peak {peak:.2f} GiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--clients", type=int, nargs="+", default=[100])
+    parser.add_argument("--quick", action="store_true", help="four cells of the grid, one partition each")
+    parser.add_argument("--cells", nargs="+", metavar="KIND=VALUE", help="only these cells, such as alpha=0.3 S=0.1")
+    parser.add_argument("--partitions", type=int, default=2, help="partitions of each cell")
+    arguments = parser.parse_args()
+    cells = QUICK if arguments.quick else GRID
+    if arguments.cells:
+        cells = [(kind, float(value)) for kind, value in (cell.split("=") for cell in arguments.cells)]
+    # Fewer distinct clients than clusters, as with S = 0, is no news here.
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    with threadpool_limits(1):
+        PSIClustering().fit(np.eye(4, dtype=np.int64))  # first use loads code
+        for clients in arguments.clients:
+            if clients > LARGEST_COMPARED:
+                large(clients)
+            else:
+                compare(clients, cells, 1 if arguments.quick else arguments.partitions)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""PSI clustering: the spec's oracle values, the search against scikit-learn's, and what an estimator must do."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import silhouette_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+from threadpoolctl import threadpool_limits
+
+import clustpsi.clustering
+from clustpsi.clustering import PSIClustering
+from clustpsi.errors import ClustPSIError
+from clustpsi.skew import check_counts, psi, psi_terms, wpsi
+
+Counts = NDArray[np.int64]
+
+
+def sorted_chunks(class_sizes: list[int], clients: int) -> Counts:
+    """Similarity S=0: samples sorted by label, cut into equal chunks."""
+    share = sum(class_sizes) // clients
+    bounds = np.cumsum([0, *class_sizes])
+    starts = share * np.arange(clients)[:, None]
+    return np.clip(np.minimum(bounds[1:], starts + share) - np.maximum(bounds[:-1], starts), 0, None)
+
+
+def dirichlet(clients: int, alpha: float, seed: int, classes: int = 10) -> Counts:
+    shares = np.random.default_rng(seed).dirichlet(np.full(clients, alpha), size=classes).T
+    return (
+        np.floor(shares * 60 * clients).astype(np.int64) + np.eye(classes, dtype=np.int64)[np.arange(clients) % classes]
+    )
+
+
+def same_partition(a: NDArray[np.intp], b: NDArray[np.intp]) -> bool:
+    return len(set(zip(a, b, strict=True))) == len(set(a)) == len(set(b))
+
+
+@pytest.mark.parametrize(
+    ("class_sizes", "clients", "sizes", "silhouette"),
+    [
+        ([1_050_300, 614_200], 10, [6, 3, 1], 0.90),
+        ([1_050_300, 614_200], 50, [31, 18, 1], 0.98),
+        ([1_050_300, 614_200], 100, [63, 36, 1], 0.99),
+        ([6_000] * 10, 100, [10] * 10, 1.0),
+        ([50_000] * 2, 100, [50, 50], 1.0),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_sorted_labels_give_the_known_clusters(
+    class_sizes: list[int], clients: int, sizes: list[int], silhouette: float, seed: int
+) -> None:
+    fitted = PSIClustering(random_state=seed).fit(sorted_chunks(class_sizes, clients))
+    assert fitted.n_clusters_ == len(sizes)
+    assert sorted(np.bincount(fitted.labels_), reverse=True) == sizes
+    assert max(fitted.silhouette_scores_.values()) == pytest.approx(silhouette, abs=5e-5)
+    assert list(fitted.silhouette_scores_) == list(range(2, clients))
+
+
+@pytest.mark.parametrize(("alpha", "features"), [(0.05, "psi"), (5.0, "psi"), (0.3, "signed")])
+def test_search_is_as_good_as_scikit_learn(alpha: float, features: str) -> None:
+    counts = dirichlet(30, alpha, seed=3)
+    fitted = PSIClustering(features=features, random_state=0).fit(counts)
+    points = fitted.transform(counts)
+    with threadpool_limits(1):
+        labellings = [KMeans(j, n_init=10, random_state=0).fit_predict(points) for j in range(2, 30)]
+    theirs = max(silhouette_score(points, labels) for labels in labellings)
+    assert max(fitted.silhouette_scores_.values()) >= theirs - 0.005
+
+
+@pytest.mark.parametrize("counts", [dirichlet(40, 0.2, seed=1), dirichlet(40, 0.2, seed=2, classes=2)])
+@pytest.mark.parametrize("n_clusters", ["auto", 7])
+def test_score_is_the_silhouette_of_the_labels(counts: Counts, n_clusters: int) -> None:
+    counts = np.concatenate([counts, counts[:5], 3 * counts[:5]])
+    fitted = PSIClustering(n_clusters, random_state=0).fit(counts)
+    points = fitted.transform(counts)
+    score = silhouette_score(cdist(points, points), fitted.labels_, metric="precomputed")
+    assert fitted.silhouette_scores_[fitted.n_clusters_] == pytest.approx(score, abs=1e-12)
+
+
+def test_smallest_number_at_the_maximum_is_chosen() -> None:
+    fitted = PSIClustering(random_state=0).fit(sorted_chunks([600] * 3, 12))
+    scores = fitted.silhouette_scores_
+    assert fitted.n_clusters_ == 3
+    assert all(scores[j] == pytest.approx(scores[3], abs=1e-9) for j in range(3, 12))
+
+
+def test_features_are_the_papers() -> None:
+    counts = dirichlet(20, 0.3, seed=0)
+    terms = psi_terms(counts, "clip", 1e-3)
+    raw = np.column_stack([terms.sum(axis=1), terms])
+    fitted = PSIClustering(smoothing="clip", epsilon=1e-3, random_state=0).fit(counts)
+    np.testing.assert_allclose(fitted.transform(counts), (raw - raw.mean(axis=0)) / raw.std(axis=0), atol=1e-12)
+    np.testing.assert_allclose(fitted.psi_, psi(counts, "clip", 1e-3))
+    assert fitted.wpsi_ == pytest.approx(wpsi(counts, "clip", 1e-3))
+
+
+def test_signed_features_tell_too_much_of_a_class_from_too_little() -> None:
+    counts = np.array([[700, 300]] * 5 + [[300, 700]] * 5)
+    assert PSIClustering(random_state=0).fit(counts).psi_.std() < 1e-9
+    signed = PSIClustering(features="signed", random_state=0).fit(counts)
+    np.testing.assert_allclose(signed.transform(counts), np.repeat([[1.0, -1.0], [-1.0, 1.0]], 5, axis=0))
+    assert signed.labels_.tolist() == [1] * 5 + [0] * 5
+
+
+def test_a_constant_feature_becomes_zero() -> None:
+    counts = np.column_stack([sorted_chunks([300, 300], 6), np.full(6, 50)])
+    np.testing.assert_allclose(PSIClustering(2).fit(counts).transform(counts)[:, 3], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("counts", [[[3, 4]], [[3, 4], [9, 1]], [[1, 2], [2, 4], [3, 6], [10, 20]]])
+def test_nothing_to_choose_from_keeps_clients_together(counts: list[list[int]]) -> None:
+    fitted = PSIClustering(random_state=0).fit(counts)
+    assert fitted.n_clusters_ == 1
+    assert fitted.labels_.tolist() == [0] * len(counts)
+    assert fitted.silhouette_scores_ == {}
+    assert fitted.predict([[5, 5]]).tolist() == [0]
+
+
+def test_guard_keeps_similar_clients_together() -> None:
+    similar, skewed = dirichlet(30, 500.0, seed=0), dirichlet(30, 0.1, seed=0)
+    assert PSIClustering(random_state=0).fit(similar).n_clusters_ >= 2
+    guarded = PSIClustering(min_wpsi=0.1, random_state=0)
+    assert guarded.fit(similar).n_clusters_ == 1
+    assert guarded.fit(skewed).n_clusters_ >= 2
+
+
+def test_fixed_number_is_the_searchs_solution_for_it() -> None:
+    counts = dirichlet(40, 0.1, seed=5)
+    searched = PSIClustering(random_state=2).fit(counts)
+    fixed = PSIClustering(searched.n_clusters_, random_state=2).fit(counts)
+    np.testing.assert_array_equal(fixed.labels_, searched.labels_)
+    assert PSIClustering(1).fit(counts).n_clusters_ == 1
+    assert PSIClustering(40).fit(counts).n_clusters_ == 40
+    assert max(PSIClustering(max_clusters=6, random_state=2).fit(counts).silhouette_scores_) == 6
+
+
+def test_no_more_clusters_than_distinct_clients() -> None:
+    fitted = PSIClustering(9).fit(sorted_chunks([120] * 4, 12))
+    assert fitted.n_clusters_ == len(fitted.cluster_centers_) == 4
+    assert sorted(set(fitted.labels_)) == [0, 1, 2, 3]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(4, 25), st.integers(2, 4), st.integers(1, 12), st.sampled_from(["psi", "signed"]), st.integers(0, 2**31)
+)
+def test_every_client_is_with_its_nearest_centre_in_any_order(
+    clients: int, classes: int, largest: int, features: str, seed: int
+) -> None:
+    # Small counts, so that equal clients and equal distances are common.
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, largest + 1, (clients, classes)) + np.eye(classes, dtype=np.int64)[0]
+    fitted = PSIClustering(features=features, n_init=2, random_state=seed).fit(counts)
+    np.testing.assert_array_equal(fitted.predict(counts), fitted.labels_)
+    np.testing.assert_array_equal(np.unique(fitted.labels_), np.arange(fitted.n_clusters_))
+    order = rng.permutation(clients)
+    shuffled = PSIClustering(features=features, n_init=2, random_state=seed).fit(counts[order])
+    np.testing.assert_array_equal(shuffled.labels_, fitted.labels_[order])
+    np.testing.assert_array_equal(shuffled.cluster_centers_, fitted.cluster_centers_)
+
+
+def test_same_seed_same_bits() -> None:
+    counts = dirichlet(60, 0.5, seed=9)
+    one, other = (PSIClustering(random_state=4).fit(counts) for _ in range(2))
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+    assert one.silhouette_scores_ == other.silhouette_scores_
+
+
+def test_large_federation_is_clustered_from_a_sample() -> None:
+    clusters = np.repeat(np.arange(5), 1_000)
+    counts = np.random.default_rng(0).poisson(np.eye(5)[clusters] * 400 + 20)
+    fitted = PSIClustering(sample_size=300, random_state=0).fit(counts)
+    assert same_partition(fitted.labels_, clusters)
+    assert list(fitted.silhouette_scores_) == list(range(2, 101))
+    np.testing.assert_array_equal(fitted.predict(counts[::7]), fitted.labels_[::7])
+    again = PSIClustering(sample_size=300, random_state=0).fit(counts)
+    np.testing.assert_array_equal(fitted.labels_, again.labels_)
+
+
+def test_new_clients_are_compared_with_the_fitted_federation() -> None:
+    fitted = PSIClustering(random_state=0).fit(sorted_chunks([6_000] * 10, 100))
+    # Alone, a client is its own federation and has no PSI at all.
+    assert fitted.predict([[0, 0, 7, 0, 0, 0, 0, 0, 0, 0]])[0] == fitted.labels_[20]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_clusters": 0}, "n_clusters must be 'auto' or a whole number from 1 to 6, the number of clients, not 0"),
+        ({"n_clusters": 7}, "from 1 to 6, the number of clients, not 7"),
+        ({"n_clusters": 2.0}, "whole number"),
+        ({"n_clusters": "atuo"}, "'auto' or a whole number"),
+        ({"features": "sign"}, "unknown features 'sign': did you mean 'signed'"),
+        ({"smoothing": "laplac"}, "unknown smoothing 'laplac': did you mean 'laplace'"),
+        ({"n_init": 0}, "n_init must be a whole number of at least 1, not 0"),
+        ({"max_clusters": 1}, "max_clusters must be a whole number of at least 2, not 1"),
+        ({"sample_size": None}, "sample_size must be a whole number of at least 2, not None"),
+    ],
+)
+def test_bad_parameters_are_named(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ClustPSIError, match=message):
+        PSIClustering(**parameters).fit(sorted_chunks([60, 60], 6))  # type: ignore[arg-type]
+
+
+def test_bad_counts_are_named() -> None:
+    with pytest.raises(ClustPSIError, match="zero or more, but client 1"):
+        PSIClustering().fit([[1, 2], [-1, 2]])
+    with pytest.raises(ClustPSIError, match="client 1 has no samples"):
+        PSIClustering().fit([[1, 2], [0, 0]])
+    fitted = PSIClustering(random_state=0).fit(sorted_chunks([60, 60], 6))
+    with pytest.raises(ClustPSIError, match="3 features, but PSIClustering is expecting 2"):
+        fitted.predict([[1, 2, 3]])
+    with pytest.raises(NotFittedError):
+        PSIClustering().predict([[1, 2]])
+
+
+def test_works_in_a_pipeline_and_clones() -> None:
+    counts = sorted_chunks([60, 60], 6)
+    pipeline = make_pipeline(FunctionTransformer(np.rint), PSIClustering(random_state=0))
+    assert pipeline.fit_predict(counts).tolist() == pipeline.predict(counts).tolist()
+    copy = clone(PSIClustering(3, features="signed", min_wpsi=0.1)).set_params(n_init=2)
+    assert (copy.n_clusters, copy.features, copy.min_wpsi, copy.n_init) == (3, "signed", 0.1, 2)
+
+
+# Some checks of scikit-learn fit twenty points fifty times; its warnings are about those data.
+@pytest.mark.filterwarnings("ignore")
+def test_is_a_scikit_learn_estimator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounded(data: NDArray[np.float64]) -> Counts:
+        """scikit-learn's checks feed real numbers: take hundredths for counts."""
+        data = np.asarray(data, dtype=np.float64)
+        return check_counts(np.where(data < 0, data, np.rint(100 * data) + 1))
+
+    monkeypatch.setattr(clustpsi.clustering, "check_counts", rounded)
+    check_estimator(
+        PSIClustering(n_init=1),
+        expected_failed_checks={
+            "check_clustering": "feeds negative numbers, which are no counts",
+            "check_positive_only_tag_during_fit": "wants scikit-learn's wording; ours names the client and the class",
+        },
+        on_skip=None,
+    )
