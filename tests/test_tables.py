@@ -46,10 +46,10 @@ def test_files_and_frames_agree(tmp_path: Path, birds: pd.DataFrame, file: str) 
 
 def test_encoding_is_fitted_on_training_rows(birds: pd.DataFrame) -> None:
     dataset = from_table(birds[["wing", "sex", "species"]], label="species")
-    features = dataset.prepare(np.array([0, 1, 2, 3]))  # wings 1, 2, missing, 4: median 2, quartiles 1.5 and 3
+    features = dataset.prepare(np.array([0, 1, 2, 3]))  # wings 1, 2, missing, 4: mean 7/3, variance 14/9
     assert features.dtype == np.float32
     wing, missing, sexes = features[:, 0], features[:, 1], features[:, 2:]
-    np.testing.assert_allclose(wing, np.array([-1, 0, 0, 2, 3, 58]) / 1.5, rtol=1e-6)
+    np.testing.assert_allclose(wing, (np.array([1, 2, 7 / 3, 4, 5, 60]) - 7 / 3) / np.sqrt(14 / 9), atol=1e-5)
     assert missing.tolist() == [0, 0, 1, 0, 0, 0]
     # f is the most frequent; missing and m follow; x is in no training row and goes to the last column
     assert sexes.tolist() == [

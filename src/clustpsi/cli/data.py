@@ -40,9 +40,9 @@ def table(
     if as_json:
         print(json.dumps({"folder": str(folder), "datasets": rows}, indent=2))
         return
-    shown = Table(
-        "name", "here", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"data sets in {folder}", title_justify="left"
-    )
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"data sets in {folder}", title_justify="left")
+    for heading in ("name", "here"):
+        shown.add_column(heading, no_wrap=True)
     for heading in ("rows", "classes", "size"):
         shown.add_column(heading, justify="right", no_wrap=True)
     shown.add_column("licence", no_wrap=True)

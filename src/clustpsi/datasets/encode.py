@@ -1,5 +1,6 @@
 """Features as models take them; whatever is learned from data is learned from the training rows alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,43 @@ from numpy.typing import NDArray
 def robust_scale(columns: NDArray[Any], train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Centre every column by the median and divide by the interquartile range of its training rows.
 
-    Missing values become the median, i.e. 0. A column without spread is only centred.
+    Missing values become the centre, i.e. 0. A column without spread is only centred.
 
     >>> robust_scale(np.array([[1.0], [2.0], [3.0], [np.nan], [100.0]]), np.arange(3)).ravel().tolist()
     [-1.0, 0.0, 1.0, 0.0, 98.0]
     """
+
+    def fit(known: NDArray[np.float64]) -> tuple[float, float]:
+        low, middle, high = np.percentile(known, [25, 50, 75])
+        return middle, high - low
+
+    return _scale(columns, train_rows, fit)
+
+
+def standard_scale(columns: NDArray[Any], train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Centre every column by the mean and divide by the standard deviation of its training rows.
+
+    Unlike :func:`robust_scale` it bounds the values of a column that is nearly always the same.
+    Missing values become the centre, i.e. 0. A column without spread is only centred.
+
+    >>> standard_scale(np.array([[1.0], [3.0], [np.nan], [5.0]]), np.arange(2)).ravel().tolist()
+    [-1.0, 1.0, 0.0, 3.0]
+    """
+    return _scale(columns, train_rows, lambda known: (float(known.mean()), float(known.std())))
+
+
+def _scale(
+    columns: NDArray[Any],
+    train_rows: NDArray[np.int64],
+    fit: Callable[[NDArray[np.float64]], tuple[float, float]],
+) -> NDArray[np.float32]:
     scaled = np.zeros(columns.shape, dtype=np.float32)
     for index in range(columns.shape[1]):
         values = columns[:, index].astype(np.float64)
         known = values[train_rows]
         known = known[~np.isnan(known)]
-        low, middle, high = np.percentile(known, [25, 50, 75]) if known.size else (0.0, 0.0, 0.0)
-        scaled[:, index] = np.nan_to_num((values - middle) / ((high - low) or 1.0), nan=0.0)
+        centre, spread = fit(known) if known.size else (0.0, 0.0)
+        scaled[:, index] = np.nan_to_num((values - centre) / (spread or 1.0), nan=0.0)
     return scaled
 
 

@@ -7,8 +7,8 @@ Layouts: Dryad's ``consensus_data.csv``, one row a capture event with the volunt
 species are the classes. Or ``capture_events.csv``, which has the place and time of year of an event but no answers;
 the column label is the class (its species counts and decision type give the class away, so they are not used).
 
-Features: of the columns below, those that the file has. Numbers are scaled by median and interquartile range; season,
-site and roll become one column a category. Everything is fitted on the training rows. Natural clients: camera sites.
+Features: of the columns below, those that the file has. Numbers are standardized (mean 0, variance 1); season, site
+and roll become one column a category. Everything is fitted on the training rows. Natural clients: camera sites.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
-from clustpsi.datasets.encode import one_hot, robust_scale
+from clustpsi.datasets.encode import one_hot, standard_scale
 from clustpsi.datasets.files import check_header, csv_header, find, missing, read_csv
 from clustpsi.errors import ClustPSIError
 
@@ -40,7 +40,7 @@ def load(folder: Path) -> Dataset:
 
     def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         places = [one_hot(codes, train_rows, MAX_CATEGORIES) for codes in np.asarray(arrays["places"]).T]
-        return np.hstack([robust_scale(arrays["answers"], train_rows), *places])
+        return np.hstack([standard_scale(arrays["answers"], train_rows), *places])
 
     return Dataset(
         "serengeti",

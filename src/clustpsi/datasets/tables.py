@@ -1,8 +1,8 @@
 """The user's own data: a CSV or Parquet table, an NPZ file, a data frame, or arrays.
 
-Columns: numbers are scaled by median and interquartile range, with a column that marks missing values where the
-training rows have any; everything else is a category and becomes one column for each of its 50 most frequent values,
-missing included, and one for all the others. Columns named as text are joined and replace all other features.
+Columns: numbers are standardized (mean 0, variance 1), with a column that marks missing values where the training rows
+have any; everything else is a category and becomes one column for each of its 50 most frequent values, missing
+included, and one for all the others. Columns named as text are joined and replace all other features.
 
 Models: text takes ``embedding_mlp``; grey images ``fmnist_cnn``, colour images ``cifar_cnn``; tables ``mlp``, or
 ``logistic`` under 2,000 rows, where the half million weights of ``mlp`` would learn the rows by heart.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.datasets.base import Dataset, Prepare
-from clustpsi.datasets.encode import one_hot, robust_scale
+from clustpsi.datasets.encode import one_hot, standard_scale
 from clustpsi.datasets.files import DataMissing, check_header, read_csv, reading
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
@@ -103,7 +103,7 @@ def from_arrays(
         prepare, model, reason = _text(values.tolist())
     elif values.ndim == 2 and values.dtype.kind in "biuf":
         _refuse_infinite(values, [f"feature {index}" for index in range(values.shape[1])], name)
-        prepare, model, reason = _numbers(values.astype(np.float32, copy=False), [], len(codes))
+        prepare, model, reason = _numbers(values, [], len(codes))
     elif values.ndim in (3, 4):
         prepare, model, reason = _images(values, name)
     else:
@@ -168,7 +168,7 @@ def _from_frame(
             raise ClustPSIError(f"{where}, column {column!r} holds times: turn them into numbers or categories first")
         elif (codes := _categories(values, str(column), where)) is not None:
             categories.append(codes)
-    numbers = rest[numeric].to_numpy(dtype=np.float32, na_value=np.nan)
+    numbers = rest[numeric].to_numpy(dtype=np.float64, na_value=np.nan)
     _refuse_infinite(numbers, [f"column {column!r}" for column in numeric], where)
     if not numeric and not categories:
         raise ClustPSIError(f"{where} has no feature column besides {', '.join(map(repr, named))}")
@@ -242,12 +242,12 @@ def _refuse_infinite(values: NDArray[Any], columns: Sequence[str], where: str) -
         raise ClustPSIError(f"{where}, {columns[indices[0]]} is infinite in row {rows[0] + 1}: leave the cell empty")
 
 
-def _numbers(numbers: NDArray[np.float32], categories: list[NDArray[np.int32]], rows: int) -> tuple[Prepare, str, str]:
+def _numbers(numbers: NDArray[Any], categories: list[NDArray[np.int32]], rows: int) -> tuple[Prepare, str, str]:
     def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         absent = np.isnan(numbers)
         marks = absent[:, absent[train_rows].any(axis=0)].astype(np.float32)
         hot = [one_hot(codes, train_rows, MAX_CATEGORIES) for codes in categories]
-        return np.hstack([robust_scale(numbers, train_rows), marks, *hot])
+        return np.hstack([standard_scale(numbers, train_rows), marks, *hot])
 
     kinds = f"{numbers.shape[1]} numeric and {len(categories)} categorical columns"
     if rows < SMALL_TABLE:
