@@ -9,13 +9,38 @@ from typing import Any, get_args, get_type_hints
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods.base import Method
 from clustpsi.methods.centralized import Centralized
+from clustpsi.methods.cfl import CFL
 from clustpsi.methods.clust_psi_pfl import ClustPSIPFL
 from clustpsi.methods.fedavg import FedAvg, SingleModel
+from clustpsi.methods.fedavgm import FedAvgM
+from clustpsi.methods.fedcls import FedCLS
+from clustpsi.methods.fedopt import FedAdagrad, FedAdam, FedYogi
+from clustpsi.methods.fedprox import FedProx
+from clustpsi.methods.fedsoft import FedSoft
+from clustpsi.methods.haccs import HACCS
 from clustpsi.methods.local import Local
+from clustpsi.methods.poc import PoC
+from clustpsi.methods.prior_pfl import PriorPFL
 
 __all__ = ["Method", "as_text", "make_method", "method_spec", "method_types", "parameters_of"]
 
-BUILT_IN: tuple[type[Method], ...] = (Centralized, Local, FedAvg, ClustPSIPFL)
+BUILT_IN: tuple[type[Method], ...] = (
+    Centralized,
+    Local,
+    FedAvg,
+    FedProx,
+    FedAvgM,
+    FedAdagrad,
+    FedYogi,
+    FedAdam,
+    PoC,
+    HACCS,
+    FedCLS,
+    CFL,
+    FedSoft,
+    ClustPSIPFL,
+    PriorPFL,
+)
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods.orders import Model, Work
+from clustpsi.methods.orders import LabelCounts, LabelPresence, Model, Work
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,22 @@ class Method(ABC):
     @abstractmethod
     def deploy(self, setting: Setting, state: State) -> Deployment:
         """The model that each client uses after this round."""
+
+    def label_counts(self, setting: Setting) -> Work[NDArray[np.int64]]:
+        """Ask the clients how many training samples they have of each class: (len(clients), C)."""
+        counts: NDArray[np.int64] = yield from self._labels(LabelCounts(setting.clients), "label counts")
+        return counts
+
+    def label_presence(self, setting: Setting) -> Work[NDArray[np.bool_]]:
+        """Ask the clients which classes they hold: (len(clients), C)."""
+        present: NDArray[np.bool_] = yield from self._labels(LabelPresence(setting.clients), "labels")
+        return present
+
+    def _labels(self, order: LabelCounts | LabelPresence, what: str) -> Work[Any]:
+        told = yield order
+        if told is None:
+            raise ClustPSIError(f"{self.name} needs to know the clients' {what}, which this federation does not tell")
+        return told
 
     def server_deployments(self, setting: Setting, state: State) -> tuple[Deployment, ...]:
         """Other ways in which the literature scores this method; accuracy is averaged over them.  Mostly none."""

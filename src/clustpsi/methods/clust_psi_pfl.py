@@ -15,7 +15,7 @@ from clustpsi.clustering import PSIClustering
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods.base import Deployment, Method, Setting, State, option
 from clustpsi.methods.fedavg import FedAvg, SingleModel
-from clustpsi.methods.orders import LabelCounts, Work, together
+from clustpsi.methods.orders import Work, together
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ClustPSIPFL(Method):
             raise ClustPSIError(
                 f"tau_clusters is {self.tau_clusters}, but there are only {len(setting.clients)} clients to cluster"
             )
-        counts = yield LabelCounts(setting.clients)
+        counts = yield from self.label_counts(setting)
         clustering = PSIClustering(
             n_clusters="auto" if self.tau_clusters is None else self.tau_clusters,
             features=self.psi_features,  # type: ignore[arg-type]  # checked: one of its choices

@@ -23,7 +23,8 @@ def sample(rng: np.random.Generator, clients: NDArray[np.int64], number: int) ->
 class SingleModel(Method):
     """One model for all clients: select, train locally, update the server's model.
 
-    A method of this kind overrides the steps in which it differs from FedAvg, and nothing else.
+    A method of this kind overrides the steps in which it differs from FedAvg, and nothing else.  It builds on what
+    ``super()`` gives, so that two methods that differ in different steps combine by inheriting from both.
     """
 
     def prepare(self, setting: Setting, model: Model) -> Work[State]:
@@ -44,7 +45,7 @@ class SingleModel(Method):
         """The server's step from the mean of the clients' models."""
         return replace(state, models=(mean,))
 
-    def learn(self, state: State, chosen: NDArray[np.int64], trained: Trained) -> State:
+    def learn(self, setting: Setting, state: State, chosen: NDArray[np.int64], trained: Trained) -> State:
         """What the server remembers of a round besides the model."""
         return state
 
@@ -56,7 +57,7 @@ class SingleModel(Method):
         if len(chosen) == 0:
             return state
         trained = yield self.local(setting, state, chosen)
-        state = self.learn(state, chosen, trained)
+        state = self.learn(setting, state, chosen, trained)
         return state if trained.mean is None else self.update(state, trained.mean, t)
 
     def deploy(self, setting: Setting, state: State) -> Deployment:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 class Model(NamedTuple):
@@ -23,16 +23,29 @@ class Model(NamedTuple):
         return int(self.parameters.nbytes + self.buffers.nbytes)
 
 
+def mean_model(models: Sequence[Model], weights: ArrayLike) -> Model:
+    """The weighted mean of models, summed in double precision."""
+    shares = np.asarray(weights, np.float64) / np.sum(weights)
+    sums = [np.zeros(part.size) for part in models[0]]
+    for model, share in zip(models, shares, strict=True):
+        for total, part in zip(sums, model, strict=True):
+            total += share * part
+    return Model(*(total.astype(np.float32) for total in sums))
+
+
 @dataclass(frozen=True)
 class LabelCounts:
-    """Clients send how many training samples they have of each class; the reply is the (len(clients), C) array."""
+    """Clients send how many training samples they have of each class; the reply is the (len(clients), C) array.
+
+    Where clients do not tell, the reply is None.
+    """
 
     clients: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LabelPresence:
-    """Clients send one bit a class: whether they hold it; the reply is a boolean (len(clients), C) array."""
+    """Clients send one bit a class: whether they hold it; the reply is a boolean (len(clients), C) array, or None."""
 
     clients: NDArray[np.int64]
 
