@@ -1,0 +1,234 @@
+"""``clustpsi sweep``: a grid of runs on all cores or on a Ray cluster, live."""
+
+import json
+import signal
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
+from clustpsi.config import Config
+from clustpsi.errors import ClustPSIError
+from clustpsi.experiments.grid import PAPER, grid, paper_grid, read_grids, unique
+from clustpsi.experiments.sweep import Outcome, Pool, Processes, Sweep
+from clustpsi.results import Store
+
+LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
+DEFAULT_METHODS = "fedavg,local,clust_psi_pfl"
+
+
+def command(
+    *,
+    context: typer.Context,
+    dataset: Annotated[str, typer.Option(help="Data sets, comma-separated.")] = "digits",
+    dirichlet: Annotated[str | None, typer.Option(help="Dirichlet partitions: values of alpha, 50,0.3 say.")] = None,
+    similarity: Annotated[str | None, typer.Option(help="Similarity partitions: values of S, 1,0.03,0 say.")] = None,
+    partitioner: Annotated[str, typer.Option(help="Instead of these two: partitioners, as in run.")] = "dirichlet",
+    non_iid_param: Annotated[str, typer.Option(help="Levels for each of --partitioner.")] = "0.3",
+    num_clients: Annotated[str, typer.Option(help="Numbers of clients, comma-separated.")] = "20",
+    agg_method: Annotated[
+        str, typer.Option(help="Methods, comma-separated, each as name or name:parameter=value:...; or all.")
+    ] = DEFAULT_METHODS,
+    seeds_list: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "42,0,1",
+    file: Annotated[
+        Path | None, typer.Option("--grid", help="TOML file with the grid; options given here take precedence.")
+    ] = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's grid; options given here take precedence.")
+    ] = False,
+    output: Annotated[Path, typer.Option(help="The store: a folder for the runs, one folder each.")] = Path("runs"),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once, one process each.", show_default="one per core")
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: host:port, ray://host:port, auto, or local."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many runs there are and are left.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    **options: Any,
+) -> None:
+    """Run a grid: data sets x partitions x numbers of clients x methods x seeds.
+
+    A stopped sweep goes on where it was: the same command again computes only what is not finished.  The exit code is 1
+    if a run failed; failed runs are tried again the next time.
+    """
+    if paper and file is not None:
+        raise ClustPSIError("--paper is a grid and so is --grid: give one of them")
+    axes = {"dataset": dataset, "dirichlet": dirichlet, "similarity": similarity, "partitioner": partitioner}
+    axes |= {
+        "non_iid_param": non_iid_param,
+        "num_clients": num_clients,
+        "agg_method": agg_method,
+        "seeds_list": seeds_list,
+    }
+    given = {key: value for key, value in (axes | options).items() if _is_given(context, key)}
+    configs = _configs(given, paper, file)
+    sweep = Sweep(configs, Store(output))
+    if dry_run:
+        print(_sentence(sweep))
+        return
+    started = time.monotonic()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if sweep.num_pending or sweep.elsewhere:
+            with _View(sweep):
+                sweep.go(_pool(sweep, workers, ray, data_dir))
+    except KeyboardInterrupt:
+        print(f"stopped: {_sentence(sweep)}; the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps(_summary(sweep, time.monotonic() - started), indent=2))
+    else:
+        print(f"{_sentence(sweep)}; {sweep.computed} computed now; runs in {output}/", file=sys.stderr)
+        for config, reason in sweep.failed.items():
+            print(f"failed: {config.folder_name}: {reason}", file=sys.stderr)
+    if sweep.failed:
+        raise typer.Exit(1)
+
+
+with_options(command, [*config_options(*LISTS), *method_options()])
+
+
+def _is_given(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Config]:
+    """The runs that are asked for."""
+    settings = {each.name for each in config_options()} | {"dirichlet", "similarity", "seeds_list"}
+    own = {key: value for key, value in given.items() if key in settings}
+    parameters = {key: value for key, value in given.items() if key not in settings}
+
+    def runs(values: dict[str, Any], usual: Any) -> list[Config]:
+        asked = values.get("agg_method", values.get("agg-method", usual))
+        methods = chosen_methods(asked if isinstance(asked, str) else ",".join(map(str, asked)), parameters)
+        values = {key: value for key, value in values.items() if key != "agg-method"} | {"agg_method": methods}
+        return paper_grid(values) if paper else grid(values)
+
+    if paper:
+        return runs(own, PAPER["agg_method"])
+    return unique(run for values in (read_grids(file) if file else [{}]) for run in runs(values | own, DEFAULT_METHODS))
+
+
+def _pool(sweep: Sweep, workers: int | None, ray: str | None, data_dir: Path | None) -> Pool:
+    if ray is not None:
+        from clustpsi.experiments.ray_backend import RayWorkers
+
+        return RayWorkers(ray, sweep.store, data_dir, workers)
+    from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
+
+    return Processes(min(workers or cpu_count(), max(1, sweep.num_pending)), sweep.store, data_dir)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _sentence(sweep: Sweep) -> str:
+    left = len(sweep.configs) - len(sweep.finished) - len(sweep.failed) - len(sweep.infeasible)
+    counts = {"finished": len(sweep.finished), "infeasible": len(sweep.infeasible), "failed": len(sweep.failed)}
+    parts = [f"{count} {what}" for what, count in (counts | {"left": left}).items() if count or what == "finished"]
+    return f"{len(sweep.configs)} runs: {', '.join(parts)}"
+
+
+def _summary(sweep: Sweep, seconds: float) -> dict[str, Any]:
+    named = {
+        what: [{"run": config.folder_name, "reason": reason} for config, reason in runs.items()]
+        for what, runs in (("failed", sweep.failed), ("infeasible", sweep.infeasible))
+    }
+    return {
+        "store": str(sweep.store.root),
+        "runs": len(sweep.configs),
+        "finished": len(sweep.finished),
+        "computed": sweep.computed,
+        "seconds": seconds,
+        **named,
+    }
+
+
+class _View:
+    """The live view on a terminal; elsewhere a line for each run that has ended."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.console = Console(stderr=True)
+        self.started = time.monotonic()
+        self.live: Live | None = None
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, get_renderable=lambda: self._picture(sweep), refresh_per_second=2)
+        sweep.notify = self._notify
+        self.sweep = sweep
+
+    def __enter__(self) -> "_View":
+        self._context: AbstractContextManager[Any] = self.live or nullcontext()
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
+
+    def _notify(self, config: Config, outcome: Outcome) -> None:
+        name = _name(config)
+        if self.live is None:
+            left = self.sweep.seconds_left()
+            ended = len(self.sweep.finished) + len(self.sweep.failed) + len(self.sweep.infeasible)
+            reason = f": {outcome.reason}" if outcome.reason else ""
+            guess = "" if left is None else f", {_clock(left)} left"
+            print(
+                f"[{ended}/{len(self.sweep.configs)}{guess}] {outcome.status}: {name}{reason}",
+                file=sys.stderr,
+                flush=True,
+            )
+        elif outcome.status == "failed":
+            self.console.print(Text(f"failed: {name}: {outcome.reason}", style="red"))
+
+    def _picture(self, sweep: Sweep) -> Group:
+        total = len(sweep.configs)
+        ended = len(sweep.finished) + len(sweep.failed) + len(sweep.infeasible)
+        left = sweep.seconds_left()
+        head = Table.grid(padding=(0, 2))
+        head.add_row(
+            ProgressBar(total=total, completed=ended, width=30),
+            f"{len(sweep.finished)}/{total} done",
+            f"{len(sweep.running)} running",
+            f"[red]{len(sweep.failed)} failed[/]" if sweep.failed else "0 failed",
+            f"{len(sweep.infeasible)} infeasible",
+            *([f"{len(sweep.elsewhere)} in another sweep"] if sweep.elsewhere else []),
+            _clock(time.monotonic() - self.started),
+            "left -" if left is None else f"left {_clock(left)}",
+        )
+        body = Table.grid(padding=(0, 2))
+        for _, run in sorted(sweep.running.items()):
+            step = run.step
+            now = (
+                ("starting", "")
+                if step is None
+                else (f"round {step.round}/{step.num_rounds}", f"accuracy {step.accuracy:.3f}")
+            )
+            body.add_row("", _name(run.config), *now)
+        return Group(head, body)
+
+
+def _name(config: Config) -> str:
+    level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
+    clients = "" if config.num_clients is None else f", {config.num_clients} clients"
+    return f"{config.dataset}, {config.partitioner}{level}{clients}, {config.agg_method}, seed {config.seed}"
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

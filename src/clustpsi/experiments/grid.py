@@ -1,0 +1,177 @@
+"""Grids: many runs from a few lists of values.
+
+A grid gives each setting of a run one value or several; its runs are all combinations.  Two names stand for lists of
+partitions, ``dirichlet`` (values of alpha) and ``similarity`` (values of S); ``seeds_list`` is the list of seeds.
+"""
+
+import itertools
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from clustpsi.config import Config
+from clustpsi.datasets import DATASETS
+from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.methods import make_method
+from clustpsi.report.paper import DATASETS as PAPER_DATASETS
+from clustpsi.report.paper import INFEASIBLE, LEVELS, METHODS, NUM_CLIENTS, SEEDS
+
+#: The paper's grid: its two big tables.
+PAPER: Mapping[str, Any] = {
+    "dataset": list(PAPER_DATASETS),
+    "seeds_list": list(SEEDS),
+    "dirichlet": [level for partitioner, level in LEVELS if partitioner == "dirichlet"],
+    "similarity": [level for partitioner, level in LEVELS if partitioner == "similarity"],
+    "num_clients": NUM_CLIENTS,
+    "agg_method": list(METHODS),
+    "comm_rounds": 40,
+    "local_epochs": 5,
+    "fraction": 0.5,
+}
+
+#: Which axis varies slowest: with seeds outside of partitions, a first complete table is there after one seed's runs,
+#: and with methods innermost, the runs that share a federation follow each other.
+_ORDER = ("dataset", "seed", "partition", "num_clients")
+
+_SHORT = {"dirichlet": "alpha", "similarity": "S"}
+
+
+def grid(values: Mapping[str, Any]) -> list[Config]:
+    """All runs of a grid, in the order in which they are worked on, each once.
+
+    Centralized learning does not depend on who holds which data, so it is run once for each data set and seed: on the
+    iid partition over the largest number of clients of the grid.
+
+    Parameters
+    ----------
+    values
+        Settings by name (hyphens or underscores); each a value, a list, or a text of values with commas between them.
+
+    Examples
+    --------
+    >>> runs = grid({"dirichlet": "50,0.3", "similarity": 0, "num_clients": 10, "seeds_list": [42, 0]})
+    >>> [(run.seed, run.partitioner, run.non_iid_param) for run in runs[:3]]
+    [(42, 'dirichlet', 50.0), (42, 'dirichlet', 0.3), (42, 'similarity', 0.0)]
+    >>> len(runs)
+    6
+    """
+    axes = _axes({key.replace("-", "_"): value for key, value in values.items()})
+    most_clients = max((k for k in axes["num_clients"] if k is not None), default=None)
+    methods = axes.pop("agg_method")
+    found: dict[Config, None] = {}
+    for point in itertools.product(*axes.values()):
+        settings = dict(zip(axes, point, strict=True))
+        partitioner, level = settings.pop("partition")
+        base = Config(**settings, partitioner=partitioner, non_iid_param=level)
+        for method in methods:
+            run = replace(base, agg_method=method)
+            if make_method(method).name == "centralized" and base.client is None and partitioner != "natural":
+                run = replace(run, partitioner="iid", num_clients=most_clients)
+            found[run.checked()] = None
+    return list(found)
+
+
+def paper_grid(values: Mapping[str, Any]) -> list[Config]:
+    """The paper's grid, with these settings instead of its own, and without the cells that it prints as "---"."""
+    named = {key.replace("-", "_"): value for key, value in values.items()}
+    kept = dict(PAPER)
+    if {"dirichlet", "similarity", "partitioner", "non_iid_param"} & set(named):
+        del kept["dirichlet"], kept["similarity"]
+    runs = [run for run in grid(kept | named) if (run.dataset, run.partitioner, run.non_iid_param) not in INFEASIBLE]
+    if not runs:
+        raise ClustPSIError(
+            'all cells of this grid are infeasible ("---") in the paper: leave --paper away to try them anyway'
+        )
+    return runs
+
+
+def read_grids(path: Path) -> list[dict[str, Any]]:
+    """The grids of a TOML file: the whole file, or each of its ``[[grid]]`` tables with what stands above them."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ClustPSIError(f"cannot read the grid {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ClustPSIError(f"the grid {path} is not TOML: {error}") from None
+    tables = values.pop("grid", [{}])
+    if not (isinstance(tables, list) and tables and all(isinstance(table, dict) for table in tables)):
+        raise ClustPSIError(f"the grid {path}: grid must be one or more [[grid]] tables")
+    return [values | table for table in tables]
+
+
+def unique(runs: Iterable[Config]) -> list[Config]:
+    """The runs of several grids, each once."""
+    return list(dict.fromkeys(runs))
+
+
+def _axes(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Every setting of a run as a list of values, in the order of the loops."""
+    types = {name: _plain(hint) for name, hint in get_type_hints(Config).items()}
+    known = set(types) - {"seed"} | {"seeds_list", *_SHORT}
+    for key in values:
+        if key not in known:
+            raise unknown_name("grid setting", key, known)
+    defaults = {each.name: each.default for each in fields(Config)} | {"seeds_list": "42,0,1"}
+    types["seeds_list"] = int
+    axes = {
+        key: _list(key, values.get(key, defaults[key]), types[key])
+        for key in ("dataset", "seeds_list", "num_clients", "agg_method", *defaults)
+        if key not in ("seed", "partitioner", "non_iid_param")
+    }
+    for name in axes["dataset"]:
+        if name not in DATASETS and not Path(name).suffix:
+            raise unknown_name("dataset", name, DATASETS)
+    axes["seed"] = axes.pop("seeds_list")
+    axes["partition"] = _partitions(values, types)
+    return {key: axes[key] for key in (*_ORDER, *(key for key in axes if key not in _ORDER))}
+
+
+def _partitions(values: Mapping[str, Any], types: Mapping[str, type]) -> list[tuple[str, float | None]]:
+    short = [key for key in _SHORT if key in values]
+    if not short:
+        partitioners = _list("partitioner", values.get("partitioner", "dirichlet"), str)
+        levels = _list("non_iid_param", values.get("non_iid_param", 0.3), types["non_iid_param"])
+        return list(itertools.product(partitioners, levels))
+    if {"partitioner", "non_iid_param"} & set(values):
+        raise ClustPSIError(
+            f"give the partitions as {' and '.join(short)}, or as partitioner and non_iid_param, not both ways"
+        )
+    return [(key, level) for key in short for level in _list(key, values[key], float)]
+
+
+def _list(key: str, value: Any, plain: type) -> list[Any]:
+    """The values of one axis, each of the setting's type."""
+    if isinstance(value, str) and key != "text":  # the only text with commas of its own
+        values: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
+    else:
+        values = value if isinstance(value, list | tuple) else [value]
+    if not values:
+        meaning = f" (values of {_SHORT[key]})" if key in _SHORT else ""
+        raise ClustPSIError(f"the grid's {key}{meaning} is empty: it needs at least one value")
+    parsed = [_parse(key, each, plain) for each in values]
+    if len(set(parsed)) < len(parsed):
+        raise ClustPSIError(f"the grid's {key} names a value twice: {', '.join(map(str, parsed))}")
+    return parsed
+
+
+def _parse(key: str, value: Any, plain: type) -> Any:
+    if value is None or (isinstance(value, plain) and isinstance(value, bool) == (plain is bool)):
+        return value
+    if plain in (int, float) and isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            if plain(value) == float(value):
+                return plain(value)
+        except (ValueError, OverflowError):
+            pass
+    kind = {int: "whole numbers", float: "numbers", bool: "true or false", str: "texts"}[plain]
+    raise ClustPSIError(f"the grid's {key} must be {kind}, not {value!r}")
+
+
+def _plain(hint: Any) -> type:
+    if isinstance(hint, UnionType):
+        hint = next(arg for arg in get_args(hint) if arg is not type(None))
+    plain: type = hint
+    return plain

@@ -1,0 +1,384 @@
+"""Sweeps: many runs on all cores, going on where they were after whatever stopped them.
+
+The store decides what is left to do: a run is done when its folder is finished, and whoever works on it holds its lock.
+So a sweep needs no state of its own, several may share a store, and a killed one is simply started again.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import multiprocessing.connection
+import signal
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from clustpsi.config import FORMAT, Config
+from clustpsi.errors import ClustPSIError, InfeasiblePartition
+from clustpsi.experiments import infeasible
+from clustpsi.results import RunFolder, Store, write_atomically, writing
+
+ATTEMPTS = 2  # a run whose worker dies is tried once more: the machine may have been short of memory for a moment
+LOOK_AGAIN = 1.0  # seconds between two looks at runs that another sweep works on
+
+
+@dataclass(frozen=True)
+class Step:
+    """A run has finished a round."""
+
+    round: int
+    num_rounds: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt at a run ended."""
+
+    status: Literal["finished", "failed", "infeasible", "locked", "died"]
+    reason: str = ""
+    details: str = ""
+
+
+Event = Step | Outcome
+
+
+class Pool(Protocol):
+    """Workers by number, each busy with at most one run."""
+
+    size: int
+
+    def submit(self, worker: int, config: Config) -> None:
+        """Have an idle worker execute a run; a worker that died is replaced."""
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        """What workers have reported, waiting for at most ``timeout`` seconds for the first."""
+
+    def close(self) -> None:
+        """Stop all workers at once; what they were doing can go on from its checkpoint."""
+
+
+# ----------------------------------------------------------------------------------------------------- one worker
+
+
+class Worker:
+    """Executes runs, one after the other; consecutive runs of a cell share its federation and compiled programs."""
+
+    def __init__(self, data_dir: Path | None) -> None:
+        self.data_dir = data_dir
+        self._settings: dict[str, Any] | None = None
+        self._cell: Any = None
+
+    def execute(self, config: Config, store: Store, watch: Callable[[Step], None] | None = None) -> Outcome:
+        """Execute a run, from its checkpoint where there is one; never raises."""
+        from clustpsi.run import Progress, run  # here, because only workers need JAX
+
+        def report(progress: Progress) -> None:
+            if watch is not None:
+                watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
+
+        try:
+            run(config, store, cell=self._open(config), resume=True, watch=report)
+        except InfeasiblePartition as error:
+            return Outcome("infeasible", str(error))
+        except ClustPSIError as error:
+            return Outcome("locked" if is_locked(store.folder(config)) else "failed", str(error))
+        except Exception as error:
+            first_line = str(error).partition("\n")[0]
+            return Outcome("failed", f"{type(error).__name__}: {first_line}", traceback.format_exc())
+        return Outcome("finished")
+
+    def _open(self, config: Config) -> Any:
+        from clustpsi.run import open_cell
+
+        if self._settings != config.cell:
+            if self._cell is not None:
+                self._cell.simulator.close()
+            self._settings = self._cell = None  # the old cell's memory is free before the new one takes any
+            self._cell = open_cell(config, data_dir=self.data_dir, workers=1)
+            self._settings = config.cell
+        return self._cell
+
+
+def is_locked(folder: RunFolder) -> bool:
+    """Whether a process works on a run at this moment."""
+    if not (folder / ".lock").exists():
+        return False
+    try:
+        with folder.locked():
+            return False
+    except ClustPSIError as error:
+        return error.__cause__ is None  # otherwise the lock could not even be opened, and waiting would not help
+
+
+class Processes:
+    """Workers as processes of this machine; each is fresh (spawned), because JAX does not survive a fork."""
+
+    def __init__(self, size: int, store: Store, data_dir: Path | None = None) -> None:
+        self.size, self.store, self.data_dir = size, store, data_dir
+        self._context = multiprocessing.get_context("spawn")
+        self._workers: dict[int, tuple[Any, multiprocessing.connection.Connection]] = {}
+
+    def submit(self, worker: int, config: Config) -> None:
+        if worker in self._workers and not self._workers[worker][0].is_alive():
+            self._bury(worker)
+        if worker not in self._workers:
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(theirs, self.store, self.data_dir), daemon=True)
+            process.start()
+            theirs.close()  # so that the end of the process is the end of the pipe
+            self._workers[worker] = process, ours
+        with contextlib.suppress(OSError):  # it died just now: the end of its pipe says so to `events`
+            self._workers[worker][1].send(config)
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        ready = multiprocessing.connection.wait([pipe for _, pipe in self._workers.values()], timeout)
+        for worker, (_, pipe) in list(self._workers.items()):
+            if pipe not in ready:
+                continue
+            try:
+                yield worker, pipe.recv()
+            except (EOFError, OSError):
+                yield worker, Outcome("died", self._bury(worker))
+
+    def _bury(self, worker: int) -> str:
+        process, pipe = self._workers.pop(worker)
+        pipe.close()
+        process.join()
+        if process.exitcode < 0:
+            return f"its process was ended by {signal.Signals(-process.exitcode).name} (short of memory?)"
+        return f"its process ended with code {process.exitcode}"
+
+    def close(self) -> None:
+        for process, _ in self._workers.values():
+            process.kill()  # every file is written atomically, so there is nothing to wait for
+        for worker in list(self._workers):
+            self._bury(worker)
+
+
+def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: Path | None) -> None:
+    """A worker process: runs in, events out, until the sweep is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what it means
+    worker = Worker(data_dir)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send(worker.execute(pipe.recv(), store, pipe.send))
+
+
+# ------------------------------------------------------------------------------------------------------ the sweep
+
+
+@dataclass
+class Running:
+    """A run that a worker of this sweep is busy with."""
+
+    config: Config
+    step: Step | None = None
+
+
+@dataclass
+class Sweep:
+    """Works through runs.
+
+    Parameters
+    ----------
+    configs
+        What to run, in this order as far as possible.
+    store
+        Where the runs go.
+    notify
+        Called with a run and how it ended, once for each run that this sweep has to work on.
+    show
+        Called often, for a live view.
+
+    Attributes
+    ----------
+    finished, computed
+        Runs that are there, and how many of them this sweep has computed.
+    failed, infeasible
+        Runs that will not be there, with the reason.
+    running
+        Runs under way here, by worker.
+    elsewhere
+        Runs under way in another process.
+    """
+
+    configs: Sequence[Config]
+    store: Store
+    notify: Callable[[Config, Outcome], None] = lambda config, outcome: None
+    show: Callable[["Sweep"], None] = lambda sweep: None
+    finished: set[Config] = field(default_factory=set, init=False)
+    computed: int = field(default=0, init=False)
+    failed: dict[Config, str] = field(default_factory=dict, init=False)
+    infeasible: dict[Config, str] = field(default_factory=dict, init=False)
+    running: dict[int, Running] = field(default_factory=dict, init=False)
+    elsewhere: list[Config] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        _check_version(self.store)
+        self._known_infeasible = {name: values["reason"] for name, values in infeasible.recorded(self.store).items()}
+        self._pending: dict[Any, list[Config]] = {}
+        self._attempts: dict[Config, int] = defaultdict(int)
+        self._pace = _Pace()
+        self._num_workers = 1
+        for config in self.configs:
+            if self._is_open(config, tell=False):
+                self._pending.setdefault(_cell(config), []).append(config)
+
+    @property
+    def num_pending(self) -> int:
+        return sum(map(len, self._pending.values()))
+
+    def go(self, pool: Pool) -> None:
+        """Work until every run is finished, failed or infeasible."""
+        self._num_workers = pool.size
+        cells: dict[int, Any] = {}  # that each worker has open
+        looked = time.monotonic()
+        try:
+            while True:
+                for worker in range(pool.size):
+                    if worker not in self.running and (config := self._next(worker, cells)) is not None:
+                        self.running[worker], cells[worker] = Running(config), _cell(config)
+                        pool.submit(worker, config)
+                self.show(self)
+                if not self.running and not self.elsewhere:
+                    return
+                for worker, event in pool.events(LOOK_AGAIN):
+                    self._handle(worker, event)
+                if time.monotonic() - looked > LOOK_AGAIN:
+                    self._look_elsewhere()
+                    looked = time.monotonic()
+        finally:
+            pool.close()
+
+    def seconds_left(self) -> float | None:
+        """A guess, from the pace of finished runs; None while there are none."""
+        paces = [(self._pace.of(config), config.comm_rounds) for runs in self._pending.values() for config in runs] + [
+            (self._pace.of(run.config), run.config.comm_rounds - (run.step.round if run.step else 0))
+            for run in self.running.values()
+        ]
+        if any(pace is None for pace, _ in paces):
+            return None
+        return sum(pace * rounds for pace, rounds in paces if pace is not None) / self._num_workers
+
+    def _next(self, worker: int, cells: dict[int, Any]) -> Config | None:
+        """A run for a worker: of its own cell, else of a cell nobody works on, else of the cell with most runs left."""
+        while self._pending:
+            busy = {cells[other] for other in self.running}
+            free = (cell for cell in self._pending if cell not in busy)
+            fullest = max(self._pending, key=lambda cell: len(self._pending[cell]))
+            cell = cells[worker] if cells.get(worker) in self._pending else next(free, fullest)
+            config = self._pending[cell].pop(0)
+            if not self._pending[cell]:
+                del self._pending[cell]
+            if self._is_open(config):
+                return config
+        return None
+
+    def _is_open(self, config: Config, *, tell: bool = True) -> bool:
+        """Whether a run is still to be done; if not, it is counted."""
+        try:
+            folder = self.store.folder(config)
+        except ClustPSIError as error:
+            self._end(config, Outcome("failed", str(error)))
+            return False
+        if folder.finished:
+            self._end(config, Outcome("finished"), tell=tell)
+        elif (reason := self._known_infeasible.get(infeasible.partition_name(config))) is not None:
+            self._end(config, Outcome("infeasible", reason), tell=tell)
+        elif is_locked(folder):
+            self.elsewhere.append(config)
+        else:
+            return True
+        return False
+
+    def _look_elsewhere(self) -> None:
+        waiting, self.elsewhere = self.elsewhere, []
+        for config in waiting:
+            if self._is_open(config):
+                self._pending.setdefault(_cell(config), []).append(config)
+
+    def _handle(self, worker: int, event: Event) -> None:
+        if isinstance(event, Step):
+            self.running[worker].step = event
+            return
+        if worker not in self.running:
+            return  # an idle worker died: it is replaced when it is needed
+        config = self.running.pop(worker).config
+        if event.status == "locked":
+            self.elsewhere.append(config)
+        elif event.status == "died":
+            self._attempts[config] += 1
+            if self._attempts[config] < ATTEMPTS:
+                self._pending.setdefault(_cell(config), []).insert(0, config)
+            else:
+                self._end(config, Outcome("failed", f"tried {ATTEMPTS} times: {event.reason}"))
+        else:
+            self.computed += event.status == "finished"
+            self._end(config, event)
+
+    def _end(self, config: Config, outcome: Outcome, *, tell: bool = True) -> None:
+        """A run will not be worked on any more: count it, and leave a note beside the runs if it is not there."""
+        note = self.store.root / "failed" / f"{config.folder_name}.txt"
+        with contextlib.suppress(ClustPSIError):  # a full disk must not stop the sweep; the reason is told anyway
+            if outcome.status == "finished":
+                self.finished.add(config)
+                self._pace.learn(config, self.store.folder(config))
+                note.unlink(missing_ok=True)
+            elif outcome.status == "infeasible":
+                self.infeasible[config] = outcome.reason
+                if (name := infeasible.partition_name(config)) not in self._known_infeasible:
+                    self._known_infeasible[name] = outcome.reason
+                    infeasible.record(self.store, config, outcome.reason)
+            else:
+                self.failed[config] = outcome.reason
+                with writing(note):
+                    note.parent.mkdir(parents=True, exist_ok=True)
+                text = "\n".join(filter(None, [outcome.reason, outcome.details])) + "\n"
+                write_atomically(note, lambda file: file.write(text.encode()))
+        if tell:
+            self.notify(config, outcome)
+
+
+class _Pace:
+    """Seconds a round takes: of the same data set, clients and method, else of the same data set, else of any run."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+
+    def learn(self, config: Config, folder: RunFolder) -> None:
+        with contextlib.suppress(ClustPSIError, KeyError):
+            pace = folder.timing()["seconds"] / config.comm_rounds
+            for key in self._keys(config):
+                self._seen[key].append(pace)
+
+    def of(self, config: Config) -> float | None:
+        return next((float(np.mean(self._seen[key])) for key in self._keys(config) if key in self._seen), None)
+
+    @staticmethod
+    def _keys(config: Config) -> list[tuple[Any, ...]]:
+        return [(config.dataset, config.num_clients, config.agg_method), (config.dataset, config.num_clients), ()]
+
+
+def _cell(config: Config) -> tuple[Any, ...]:
+    return tuple(config.cell.values())
+
+
+def _check_version(store: Store) -> None:
+    """Refuse a store of another version: its runs could be neither found nor compared."""
+    for folder in store:
+        try:
+            written = json.loads((folder / "config.json").read_text()).get("format")
+        except (OSError, ValueError, AttributeError):
+            continue  # a damaged folder stops only its own run
+        if written != FORMAT:
+            raise ClustPSIError(
+                f"the store {store.root} was written by a different version of clustpsi (format {written}; this one "
+                f"writes {FORMAT}): choose another --output; nothing in it was changed"
+            )

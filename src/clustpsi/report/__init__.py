@@ -1,0 +1,1 @@
+"""What comes out of runs: tables, tests and figures."""
