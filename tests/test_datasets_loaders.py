@@ -140,6 +140,14 @@ def test_acs_reads_person_files_with_folktables_filter_and_label(tmp_path: Path)
     np.testing.assert_allclose(features[:, 1], [0, -2, 0])  # COW 1, missing (-1), 1
 
 
+def test_acs_leaves_other_years_alone(tmp_path: Path) -> None:
+    path = write_pums(tmp_path, "psam_p06.csv", 6, PINCP=[60000, 200])
+    older = tmp_path / "acs_income/2014/1-Year"
+    older.mkdir(parents=True)
+    (older / path.name).write_bytes(path.read_bytes())
+    assert len(load_dataset("acs_income", data_dir=tmp_path).labels) == 2
+
+
 def test_acs_scale_is_fitted_on_training_rows_alone(tmp_path: Path) -> None:
     write_pums(tmp_path, "psam_p06.csv", 6, AGEP=[20, 30, 40, 90], PINCP=[60000, 200, 60000, 200])
     dataset = load_dataset("acs_income", data_dir=tmp_path)

@@ -58,6 +58,11 @@ def test_encoding_is_fitted_on_training_rows(birds: pd.DataFrame) -> None:
     assert dataset.prepare(np.array([0, 1])).shape[1] == 1 + 3  # no mark without a missing wing; f, m, others
 
 
+def test_frames_may_have_numbers_as_column_names() -> None:
+    dataset = from_table(pd.DataFrame({0: [1.0, 2.0, 3.0, 4.0], 1: list("abab")}), label="1")
+    assert dataset.class_names == ("a", "b") and dataset.prepare(np.arange(4)).shape == (4, 1)
+
+
 def test_rare_categories_are_pooled() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"code": rng.integers(0, 200, 1000).astype(str), "y": np.arange(1000) % 2})

@@ -38,7 +38,8 @@ PUMS_COLUMNS = (*FEATURES, "PINCP", "PWGTP", "ST")
 
 
 def load(folder: Path) -> Dataset:
-    pums = sorted(folder.rglob("psam_p*.csv"))
+    # Other years may lie beside 2018 where folktables was used.
+    pums = sorted(folder.glob("2018/1-Year/psam_p*.csv")) or sorted(folder.glob("psam_p*.csv"))
     parquet = sorted(folder.glob("acs_income*.parquet"))
     if not pums and not parquet:
         raise missing(folder, "2018/1-Year/psam_pXX.csv", "acs_income*.parquet")

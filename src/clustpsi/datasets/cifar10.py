@@ -62,7 +62,8 @@ def _parse(paths: list[Path]) -> Arrays:
         if classes.size and not 0 <= classes.min() <= classes.max() < len(CLASSES):
             row = int(np.flatnonzero((classes < 0) | (classes >= len(CLASSES)))[0])
             raise ClustPSIError(f"{path} has label {classes[row]} in row {row + 1}: 0 to 9 are known")
-        images.append(batch.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))  # the files store one plane a colour
+        planes = batch.reshape(-1, 3, 32, 32)  # the files store one plane a colour
+        images.append(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)))
         labels.append(classes.astype(np.int32))
     return {
         "images": np.concatenate(images),

@@ -82,7 +82,7 @@ def read_bytes(path: Path) -> bytes:
         return file.read()
 
 
-def check_header(path: Path, header: Sequence[str], needed: Iterable[str] = ()) -> None:
+def check_header(path: Path | str, header: Sequence[str], needed: Iterable[str] = ()) -> None:
     """Refuse a header with a column twice, or without a column that is needed."""
     twice = [name for name, count in Counter(header).items() if count > 1]
     if twice:

@@ -7,7 +7,8 @@ text), or ``tweets.parquet`` with the columns label and text. Label: 0 is negati
 class (neutral) exists in the 498 tweets of the manual test file only, so there are two here.
 
 Features: @names become "user" and links become "url" (the usual normalisation of this set), lower case, words of
-letters, digits and apostrophes; the 10,000 most frequent words of the training rows; the first 30 words of a tweet.
+letters, digits and apostrophes; the 10,000 most frequent words of the training rows; the first 30 words (99.6 % of
+the tweets are shorter).
 """
 
 from collections.abc import Iterator

@@ -144,8 +144,9 @@ def _from_frame(
 ) -> Dataset:
     from pandas.api import types
 
+    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
     named = [label, *([] if client is None else [client]), *text]
-    check_header(Path(where), [str(column) for column in frame.columns], named)
+    check_header(where, list(frame.columns), named)
     if len(set(named)) < len(named):
         raise ClustPSIError(f"{where}: label, client and text must be different columns, not {', '.join(named)}")
     labels, classes = _classes(frame[label].to_numpy(), f"column {label!r}", where)
