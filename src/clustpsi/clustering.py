@@ -26,12 +26,12 @@ Labels = NDArray[np.intp]
 
 FEATURES = ("psi", "signed")
 
-#: Up to this many clusters K-means also starts from `n_init` k-means++ seedings; beyond, the Ward tree gives a lower
-#: inertia than ten of them (see benchmarks/clustering.py), and they would take most of the time.
+#: Up to this many clusters K-means also starts from k-means++ seedings; beyond, the Ward tree almost always leads to a
+#: lower inertia than ten of them, and they would take most of the time.
 MAX_SEEDED_CLUSTERS = 32
 
-#: Default of `max_clusters` when the search runs on a sample of the clients.
-MAX_CLUSTERS_OF_SAMPLE = 100
+#: Default of `max_clusters` with more clients than `sample_size`.
+MAX_CLUSTERS_OF_MANY = 100
 
 #: Solutions whose inertia is within this fraction of the lowest are equally good to K-means: silhouette decides.
 SAME_INERTIA = 0.02
@@ -60,7 +60,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         Number of k-means++ seedings for each number of clusters up to 32, and 16/j times as many for j < 16. One more
         start, and the only one for more than 32 clusters, is a Ward tree.
     max_clusters
-        Largest number of clusters that ``"auto"`` tries; by default K-1, or 100 where the search runs on a sample.
+        Largest number of clusters that ``"auto"`` tries; by default K-1, or 100 with more than `sample_size` clients.
     min_wpsi
         With ``"auto"``, keep all clients together when the weighted PSI of the federation is below this value; 0.1 is
         the usual limit of "no significant shift". By default clients are always split, as in the paper.
@@ -147,7 +147,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
 
         self.silhouette_scores_: dict[int, float] = {}
         chosen, labels, best = 1, np.zeros(len(points), dtype=np.intp), -np.inf
-        for j in self._candidates(len(table), sampled):
+        for j in self._candidates(len(table)):
             candidate, score = search.solve(j)
             if not np.isnan(score):
                 self.silhouette_scores_[j] = score
@@ -203,13 +203,13 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
                 f"not {self.n_clusters!r}"
             )
 
-    def _candidates(self, clients: int, sampled: bool) -> Iterable[int]:
+    def _candidates(self, clients: int) -> Iterable[int]:
         """Numbers of clusters to try; none means that all clients stay together."""
         if self.n_clusters != "auto":
             return [self.n_clusters]
         if self.min_wpsi is not None and self.wpsi_ < self.min_wpsi:
             return []
-        limit = self.max_clusters or (MAX_CLUSTERS_OF_SAMPLE if sampled else clients - 1)
+        limit = self.max_clusters or (clients - 1 if clients <= self.sample_size else MAX_CLUSTERS_OF_MANY)
         return range(2, min(limit, clients - 1) + 1)
 
     def _features(self, table: NDArray[np.int64]) -> tuple[Floats, Floats]:
