@@ -120,7 +120,16 @@ class RunFolder:
                 raise ClustPSIError(
                     f"another process is working on the run {self.path}: wait for it, or choose another --output"
                 ) from None
-            yield
+            try:
+                yield
+            finally:
+                self._remove_if_empty()
+
+    def _remove_if_empty(self) -> None:
+        """Leave nothing behind where the run failed before it wrote anything."""
+        if [path.name for path in self.path.iterdir()] == [".lock"]:
+            (self / ".lock").unlink()
+            self.path.rmdir()
 
     # --------------------------------------------------------------------------------------------------- writing
 
@@ -212,10 +221,10 @@ class RunFolder:
         return values
 
     def rounds(self) -> pd.DataFrame:
-        return pd.read_csv(self / "rounds.csv", float_precision="round_trip")
+        return pd.read_csv(self / "rounds.csv")
 
     def clients(self) -> pd.DataFrame:
-        return pd.read_csv(self / "clients.csv", float_precision="round_trip")
+        return pd.read_csv(self / "clients.csv")
 
     def accuracy(self) -> pd.DataFrame:
         return pd.read_parquet(self / "accuracy.parquet")

@@ -1,0 +1,38 @@
+"""Federations small enough for tests."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from clustpsi.datasets.base import Dataset
+from clustpsi.federation import Federation
+
+
+def make_federation(
+    sizes: list[int], *, features: int = 6, classes: int = 3, seed: int = 0, test: int = 10
+) -> Federation:
+    """Clients of the given sizes with separable classes and different label mixes."""
+    rng = np.random.default_rng(seed)
+    total = sum(sizes) + test * len(sizes)
+    centres = rng.normal(size=(classes, features)) * 2
+    labels, train, held_out, at = np.empty(total, np.int32), [], [], 0
+    for size in sizes:
+        mix = rng.dirichlet(np.full(classes, 0.5))
+        rows = np.arange(at, at + size + test)
+        labels[rows] = rng.choice(classes, size=len(rows), p=mix)
+        train.append(rows[:size])
+        held_out.append(rows[size:])
+        at += len(rows)
+    labels[:classes] = np.arange(classes)
+    x = (centres[labels] + rng.normal(size=(total, features))).astype(np.float32)
+
+    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return x
+
+    dataset = Dataset("made", labels, tuple("abcdefghij"[:classes]), prepare, model="logistic")
+    return Federation(dataset, tuple(train), tuple(held_out), tuple(map(str, range(len(sizes)))))
+
+
+@pytest.fixture
+def federation() -> Federation:
+    return make_federation([33, 64, 7, 50, 1, 90, 32])

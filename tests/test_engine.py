@@ -1,0 +1,253 @@
+"""The simulator against plain loops."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from clustpsi.engine import Simulator, network_for
+from clustpsi.engine.training import local_training
+from clustpsi.federation import Federation
+from clustpsi.methods.base import Deployment
+from clustpsi.methods.orders import (
+    LabelCounts,
+    LabelPresence,
+    Losses,
+    Model,
+    NearestModel,
+    Together,
+    Train,
+    TrainPooled,
+)
+from clustpsi.models import build_model
+from clustpsi.streams import Stream, generator
+from conftest import make_federation
+
+EVERYBODY = np.arange(7)
+
+
+def simulate(federation: Federation, model: str = "logistic", **options: object) -> Simulator:
+    features = federation.features
+    network = network_for(build_model(model, federation.num_classes), features.shape[1:], features.dtype)
+    return Simulator(federation, network, **{"batch_size": 32, "local_epochs": 3, "seed": 5, "lr": 0.01, **options})  # type: ignore[arg-type]
+
+
+def plain_training(
+    simulator: Simulator,
+    client: int,
+    start: Model,
+    t: int,
+    *,
+    mu: float = 0.0,
+    anchor: Model | None = None,
+    log_prior: object = 0.0,
+) -> np.ndarray:
+    """What a client's training is, in a few lines: epochs, batches, Adam."""
+    federation, network = simulator.federation, simulator.network
+    parameters = network.parameters_of(jnp.asarray(start.parameters))
+    centre = network.parameters_of(jnp.asarray((anchor or start).parameters))
+    optimizer = optax.adam(0.01)
+    state = optimizer.init(parameters)
+    rng = generator(simulator.seed, Stream.TRAINING, t, client)
+    rows = federation.train[client].astype(np.int32)
+
+    def objective(parameters: object, batch: np.ndarray) -> jax.Array:
+        logits = network.evaluate(parameters, {}, jnp.asarray(federation.features[batch])) + jnp.asarray(log_prior)
+        log_p = jax.nn.log_softmax(logits)
+        loss = -log_p[np.arange(len(batch)), federation.labels[batch]].mean()
+        distance = sum(
+            ((p - a) ** 2).sum() for p, a in zip(jax.tree.leaves(parameters), jax.tree.leaves(centre), strict=True)
+        )
+        return loss + mu / 2 * distance
+
+    for _ in range(simulator.local_epochs):
+        rng.shuffle(rows)
+        for at in range(0, len(rows), simulator.batch_size):
+            gradient = jax.grad(objective)(parameters, rows[at : at + simulator.batch_size])
+            change, state = optimizer.update(gradient, state)
+            parameters = optax.apply_updates(parameters, change)
+    return np.asarray(jax.flatten_util.ravel_pytree(parameters)[0])
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_local_training_is_the_plain_loop_for_every_client_size(federation: Federation, lanes: int) -> None:
+    simulator = simulate(federation, lanes=lanes)
+    start = simulator.initial(0)
+    trained = simulator.serve(Train(EVERYBODY, start, each=True), 2)
+    for client in EVERYBODY:
+        expected = plain_training(simulator, client, start, 2)
+        np.testing.assert_allclose(trained.models[client].parameters, expected, atol=2e-6)
+
+
+def test_the_mean_is_weighted_by_samples_or_as_asked(federation: Federation) -> None:
+    simulator = simulate(federation)
+    start = simulator.initial(0)
+    chosen = np.array([1, 3, 5])
+    trained = simulator.serve(Train(chosen, start, each=True), 1)
+    models = np.array([model.parameters for model in trained.models], np.float64)
+    np.testing.assert_allclose(trained.mean.parameters, np.average(models, axis=0, weights=[64, 50, 90]), rtol=1e-6)
+    uniform = simulator.serve(Train(chosen, start, weights=np.ones(3)), 1)
+    np.testing.assert_allclose(uniform.mean.parameters, models.mean(axis=0), rtol=1e-6)
+    assert uniform.models is None
+
+
+def test_proximal_term_pulls_towards_start_or_anchor(federation: Federation) -> None:
+    simulator = simulate(federation)
+    start, anchor = simulator.initial(0), simulator.initial(1)
+    clients = np.array([1, 5])
+    own = simulator.serve(Train(clients, start, proximal=0.5, each=True), 1)
+    other = simulator.serve(
+        Train(clients, start, proximal=np.array([0.0, 2.0]), anchors=[anchor, anchor], each=True), 1
+    )
+    for j, client in enumerate(clients):
+        np.testing.assert_allclose(
+            own.models[j].parameters, plain_training(simulator, client, start, 1, mu=0.5), atol=2e-6
+        )
+    np.testing.assert_allclose(other.models[0].parameters, plain_training(simulator, 1, start, 1), atol=2e-6)
+    np.testing.assert_allclose(
+        other.models[1].parameters, plain_training(simulator, 5, start, 1, mu=2, anchor=anchor), atol=2e-6
+    )
+
+
+def test_log_prior_enters_the_loss_and_minus_infinity_freezes_a_class(federation: Federation) -> None:
+    simulator = simulate(federation)
+    start = simulator.initial(0)
+    rows = federation.train[5]
+    shares = np.bincount(federation.labels[rows], minlength=3) / len(rows)
+    log_prior = np.log(np.maximum(shares, 1e-9))[None]
+    trained = simulator.serve(Train(np.array([5]), start, log_prior=log_prior), 1)
+    np.testing.assert_allclose(
+        trained.mean.parameters, plain_training(simulator, 5, start, 1, log_prior=log_prior), atol=2e-6
+    )
+    only = federation.train[4][0]  # a client with one sample: mask every class it does not have
+    mask = np.full((1, 3), -np.inf)
+    mask[0, federation.labels[only]] = 0.0
+    frozen = simulator.serve(Train(np.array([4]), start, log_prior=mask), 1)
+    np.testing.assert_array_equal(frozen.mean.parameters, start.parameters)
+
+
+def test_results_do_not_depend_on_workers_and_hardly_on_grouping(federation: Federation) -> None:
+    means = {}
+    for workers, lanes in ((1, 4), (3, 4), (2, 1), (2, 16)):
+        simulator = simulate(federation, workers=workers, lanes=lanes)
+        means[workers, lanes] = simulator.serve(Train(EVERYBODY, simulator.initial(0)), 1).mean.parameters
+    np.testing.assert_array_equal(means[1, 4], means[3, 4])
+    np.testing.assert_allclose(means[1, 4], means[2, 1], atol=1e-5)
+    np.testing.assert_allclose(means[1, 4], means[2, 16], atol=1e-5)
+
+
+def test_orders_served_together_are_the_same_as_one_by_one(federation: Federation) -> None:
+    simulator = simulate(federation, lanes=4)
+    a, b = simulator.initial(0), simulator.initial(1)
+    orders = (Train(np.array([0, 1]), a), Train(np.array([3, 5, 6]), b, proximal=0.1))
+    together = simulator.serve(Together(orders), 1)
+    for order, reply in zip(orders, together, strict=True):
+        alone = simulator.serve(order, 1)
+        np.testing.assert_allclose(reply.mean.parameters, alone.mean.parameters, atol=1e-5)
+        np.testing.assert_allclose(reply.losses, alone.losses, atol=1e-5)
+
+
+def test_different_client_sizes_share_one_compiled_program() -> None:
+    federation = make_federation([5, 31, 32, 33, 100, 64, 2], features=9)
+    simulator = simulate(federation, lanes=2)
+    local_training.cache_clear()
+    for t in (1, 2, 3):
+        simulator.serve(Train(EVERYBODY[t:], simulator.initial(0)), t)
+    assert simulator._program(False, False, 2)._cache_size() == 1  # type: ignore[attr-defined]
+
+
+def test_an_update_that_is_not_finite_is_left_out() -> None:
+    federation = make_federation([20, 20, 20])
+    federation.features[federation.train[1][3]] = np.nan
+    simulator = simulate(federation)
+    trained = simulator.serve(Train(np.arange(3), simulator.initial(0), each=True), 1)
+    assert trained.kept.tolist() == [True, False, True]
+    assert trained.models[1] is None
+    assert np.isnan(trained.losses[1])
+    expected = (trained.models[0].parameters + trained.models[2].parameters) / 2
+    np.testing.assert_allclose(trained.mean.parameters, expected, rtol=1e-6)
+    assert simulator.take_ledger().left_out == [1]
+    nobody = simulator.serve(Train(np.array([1]), simulator.initial(0)), 1)
+    assert nobody.mean is None
+
+
+def test_pooled_training_goes_on_with_its_optimizer(federation: Federation) -> None:
+    simulator = simulate(federation)
+    first = simulator.serve(TrainPooled(simulator.initial(0), 2), 1)
+    kept = simulator.serve(TrainPooled(first.model, 1, first.optimizer_state), 2)
+    reset = simulator.serve(TrainPooled(first.model, 1), 2)
+    assert first.optimizer_state[0] == 2 * -(-len(federation.train_rows) // 32)  # Adam's count of steps
+    assert kept.loss < first.loss
+    assert not np.array_equal(kept.model.parameters, reset.model.parameters)
+
+
+def logits_of(simulator: Simulator, model: Model, rows: np.ndarray) -> np.ndarray:
+    network = simulator.network
+    return np.asarray(
+        network.evaluate(
+            network.parameters_of(jnp.asarray(model.parameters)), {}, jnp.asarray(simulator.federation.features[rows])
+        )
+    )
+
+
+def row_losses(simulator: Simulator, model: Model, rows: np.ndarray) -> np.ndarray:
+    log_p = jax.nn.log_softmax(logits_of(simulator, model, rows))
+    return -np.asarray(log_p)[np.arange(len(rows)), simulator.federation.labels[rows]]
+
+
+def test_scores_are_those_of_a_plain_forward_pass(federation: Federation) -> None:
+    simulator = simulate(federation)
+    models = (simulator.initial(0), simulator.initial(1))
+    of_client = np.array([0, 1, 0, 1, 0, 1, 1])
+    log_prior = np.random.default_rng(0).normal(size=(7, 3))
+    correct, loss = simulator.evaluate(Deployment(models, of_client))
+    adjusted, _ = simulator.evaluate(Deployment(models, of_client, log_prior))
+    for client, rows in enumerate(federation.test):
+        model = models[of_client[client]]
+        logits = logits_of(simulator, model, rows)
+        assert correct[client] == (logits.argmax(axis=1) == federation.labels[rows]).sum()
+        assert adjusted[client] == ((logits + log_prior[client]).argmax(axis=1) == federation.labels[rows]).sum()
+        assert loss[client] == pytest.approx(row_losses(simulator, model, rows).sum(), rel=1e-5)
+    losses = simulator.serve(Losses(np.array([5, 0]), models[0]), 1)
+    expected = [row_losses(simulator, models[0], federation.train[client]).mean() for client in (5, 0)]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    nearest = simulator.serve(NearestModel(np.array([3, 6]), models), 1)
+    for row, client in zip(nearest, (3, 6), strict=True):
+        both = np.stack([row_losses(simulator, model, federation.train[client]) for model in models])
+        assert row.tolist() == np.bincount(both.argmin(axis=0), minlength=2).tolist()
+
+
+def test_bytes_are_counted(federation: Federation) -> None:
+    simulator = simulate(federation)
+    size = simulator.initial(0).num_bytes
+    assert size == 4 * (6 * 3 + 3)
+    counts = simulator.serve(LabelCounts(np.array([2, 5])), 0)
+    assert counts.tolist() == federation.label_counts[[2, 5]].tolist()
+    assert simulator.take_ledger().bytes_up == 2 * 3 * 4
+    assert (simulator.serve(LabelPresence(EVERYBODY), 0) == (federation.label_counts > 0)).all()
+    assert simulator.take_ledger().bytes_up == 7
+    simulator.serve(Train(EVERYBODY[:3], simulator.initial(0), downloads=2), 1)
+    ledger = simulator.take_ledger()
+    assert (ledger.bytes_down, ledger.bytes_up, ledger.trained) == (6 * size, 3 * size, 3)
+    simulator.serve(Losses(EVERYBODY, simulator.initial(0)), 1)
+    ledger = simulator.take_ledger()
+    assert (ledger.bytes_down, ledger.bytes_up) == (7 * size, 28)
+    assert "losses" in ledger.seconds
+
+
+def test_sgd_is_available_and_unknown_optimizers_are_not(federation: Federation) -> None:
+    from clustpsi.errors import ClustPSIError
+
+    simulator = simulate(federation, optimizer="sgd")
+    start = simulator.initial(0)
+    assert simulator.serve(Train(EVERYBODY, start), 1).mean is not None
+    with pytest.raises(ClustPSIError, match="unknown optimizer 'adamm': did you mean 'adam'"):
+        simulate(federation, optimizer="adamm")
+
+
+def test_initial_models_differ_by_index_and_seed(federation: Federation) -> None:
+    first, again = simulate(federation), simulate(federation)
+    np.testing.assert_array_equal(first.initial(0).parameters, again.initial(0).parameters)
+    assert not np.array_equal(first.initial(0).parameters, first.initial(1).parameters)
+    assert not np.array_equal(first.initial(0).parameters, simulate(federation, seed=6).initial(0).parameters)
