@@ -7,7 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from clustpsi.methods import method_types, parameters_of
+from clustpsi.methods import Method, method_types, parameters_of
+from clustpsi.methods.fedavg import FedAvg
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
@@ -17,7 +18,7 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.
             "name": name,
             "family": kind.family,
             "idea": kind.idea,
-            "parameters": {key: kind.__dataclass_fields__[key].default for key in parameters_of(kind)},
+            "parameters": _defaults(kind),
             "paper": kind.paper,
         }
         for name, kind in method_types().items()
@@ -27,8 +28,20 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.
         return
     table = Table("name", "family", "idea", "parameters (default)", "paper", show_lines=True)
     for row in rows:
+        kind = method_types()[row["name"]]
         parameters = "\n".join(
-            f"{key} ({'auto' if value is None else value})" for key, value in row["parameters"].items()
+            f"{key} ({_in_words(kind, key) if value is None else value})" for key, value in row["parameters"].items()
         )
         table.add_row(row["name"], row["family"], row["idea"], parameters, row["paper"])
     Console().print(table)
+
+
+def _in_words(kind: type[Method], key: str) -> str:
+    """What a parameter's help says happens by default."""
+    text: str = kind.__dataclass_fields__[key].metadata["help"]
+    return text.partition("(default: ")[2].rpartition(")")[0]
+
+
+def _defaults(kind: type[Method]) -> dict[str, Any]:
+    inner = {"inner": FedAvg.name} if "inner" in kind.__dataclass_fields__ else {}
+    return inner | {key: kind.__dataclass_fields__[key].default for key in parameters_of(kind)}

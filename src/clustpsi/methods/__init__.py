@@ -1,12 +1,15 @@
 """The methods, by name, and how a name with parameters becomes a method."""
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from inspect import isabstract
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, unknown_name
 from clustpsi.methods.base import Method
 from clustpsi.methods.centralized import Centralized
 from clustpsi.methods.cfl import CFL
@@ -45,20 +48,28 @@ BUILT_IN: tuple[type[Method], ...] = (
 
 @cache
 def method_types() -> dict[str, type[Method]]:
-    """All methods: the built-in ones and what installed packages offer as entry points ``clustpsi.methods``."""
+    """All methods: the built-in ones and what installed packages offer as entry points ``clustpsi.methods``.
+
+    An entry point that cannot be used is left out with a warning: it must not stop the others.
+    """
     known: dict[str, type[Method]] = {kind.name: kind for kind in BUILT_IN}
     for entry in entry_points(group="clustpsi.methods"):
-        kind = entry.load()
-        if not (isinstance(kind, type) and issubclass(kind, Method)):
-            raise ClustPSIError(
-                f"the entry point {entry.name!r} of group clustpsi.methods must be a subclass of its Method"
-            )
-        if entry.name in known:
-            raise ClustPSIError(
-                f"the entry point {entry.name!r} of group clustpsi.methods has the name of a built-in method"
-            )
-        known[entry.name] = kind
+        try:
+            known[entry.name] = _offered(entry, known)
+        except Exception as problem:
+            warnings.warn(f"the method {entry.name!r} of {entry.value} is left out: {problem}", ClustPSIWarning, 2)
     return known
+
+
+def _offered(entry: EntryPoint, known: Mapping[str, type[Method]]) -> type[Method]:
+    if entry.name in known:
+        raise ClustPSIError("there is a method of that name already")
+    kind = entry.load()
+    if not (isinstance(kind, type) and issubclass(kind, Method)) or isabstract(kind):
+        raise ClustPSIError("it must be a subclass of clustpsi.methods.Method with a start, a round and a deploy")
+    if kind.name != entry.name:
+        raise ClustPSIError(f"the class calls itself {kind.name!r}, and the entry point must have the same name")
+    return kind
 
 
 def parameters_of(kind: type[Method]) -> dict[str, type]:
