@@ -167,6 +167,16 @@ def test_no_network_and_no_such_file_are_told_apart(server: Server, tmp_path: Pa
         download(f"http://127.0.0.1:{server.server_port}/f.bin", tmp_path / "f.bin")
 
 
+def test_a_folder_that_cannot_be_written_and_a_mirror_that_is_no_url_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ClustPSIError, match=f"cannot write to {tmp_path}/file/fmnist: Not a directory"):
+        fetch("fmnist", tmp_path / "file/fmnist", mirror="http://127.0.0.1:9")
+    with pytest.raises(ClustPSIError, match=r"mirror/train-images-idx3-ubyte\.gz is no URL"):
+        fetch("fmnist", tmp_path, mirror="mirror")
+    with pytest.raises(ClustPSIError, match="sent140 cannot be downloaded: open http"):
+        fetch("sent140", tmp_path)
+
+
 def serve_fmnist(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in downloads.FMNIST_MD5:
         server.files[name] = gzip.compress(name.encode())

@@ -184,6 +184,14 @@ def test_sent140_words_of_training_rows_only_and_most_frequent_first(tmp_path: P
     assert not tokens[3].any()
 
 
+def test_sent140_saved_again_as_utf8_reads_the_same(tmp_path: Path) -> None:
+    path = write_tweets(tmp_path, [(0, "caf\xe9 na\xefve"), (4, "caf")])
+    latin = everything(load_dataset("sent140", data_dir=tmp_path))
+    path.write_bytes(path.read_bytes().decode("latin-1").encode())
+    np.testing.assert_array_equal(everything(load_dataset("sent140", data_dir=tmp_path)), latin)
+    assert (latin > 0).sum(axis=1).tolist() == [2, 1]
+
+
 def test_sent140_copy_and_official_file_give_the_same_tokens(tmp_path: Path) -> None:
     write_tweets(tmp_path, [(0, "@Bob hi http://x.co"), (4, "fine isn't it")])
     official = load_dataset("sent140", data_dir=tmp_path)
@@ -311,6 +319,9 @@ def test_damaged_tables_are_named(tmp_path: Path) -> None:
 
     path = write_tweets(tmp_path, [(0, "one"), (2, "two")])
     with pytest.raises(ClustPSIError, match=f"{path}, row 2: label 2 is neither 0 nor 4"):
+        load_dataset("sent140", data_dir=tmp_path)
+    path.write_bytes(write_tweets(tmp_path, [(0, "one"), (4, "two")]).read_bytes()[:-4])
+    with pytest.raises(ClustPSIError, match=f"{path} ends in the middle of a tweet"):
         load_dataset("sent140", data_dir=tmp_path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ClustPSIError, match=f"{path} cannot be read as Sentiment140 tweets"):

@@ -4,6 +4,7 @@ A transfer goes to ``NAME.part`` beside its target. Whatever interrupts it, the 
 rest. When everything is there, the checksum decides, and only then does the file get its name.
 """
 
+import errno
 import hashlib
 import http.client
 import os
@@ -26,6 +27,7 @@ from clustpsi.errors import ClustPSIError, unknown_name
 CHUNK = 1 << 18
 ATTEMPTS = 4
 TIMEOUT = 30.0  # seconds without a byte
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 PAUSE = 1.0  # seconds before the second attempt, doubled for each further one
 
 FMNIST_MD5 = {
@@ -74,6 +76,13 @@ def fetch(
     if not DATASETS[name].base_url:
         raise ClustPSIError(f"{name} cannot be downloaded: {DATASETS[name].by_hand.format(folder=folder)}")
     base = (mirror or os.environ.get("CLUSTPSI_MIRROR") or DATASETS[name].base_url).rstrip("/")
+    try:
+        return _fetch(name, base, folder, states, progress)
+    except OSError as error:
+        raise ClustPSIError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def _fetch(name: str, base: str, folder: Path, states: Sequence[str], progress: Progress) -> list[Path]:
     if name == "fmnist":
         absent = [file for file in FMNIST_MD5 if not (folder / file).exists() and not (folder / file[:-3]).exists()]
         return [download(f"{base}/{file}", folder / file, md5=FMNIST_MD5[file], progress=progress) for file in absent]
@@ -116,7 +125,11 @@ def download(url: str, target: Path, *, md5: str | None = None, progress: Progre
         except urllib.error.URLError as error:  # no connection at all: trying again would only delay the news
             problem = error
             break
+        except ValueError as error:
+            raise ClustPSIError(f"{url} is no URL: a mirror starts with https://, http:// or file://") from error
         except (OSError, http.client.HTTPException) as error:  # a transfer that broke or stalled
+            if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+                raise
             problem = error
         else:
             if md5 is None or _md5(part) == md5:

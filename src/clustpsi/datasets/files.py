@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import os
 import pickle
 import struct
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import platformdirs
 
@@ -76,9 +77,14 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+def open_binary(path: Path) -> IO[bytes]:
+    """A plain or gzip file."""
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
 def read_bytes(path: Path) -> bytes:
     """The content of a plain or gzip file."""
-    with reading(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with reading(path), open_binary(path) as file:
         return file.read()
 
 
@@ -93,11 +99,10 @@ def check_header(path: Path | str, header: Sequence[str], needed: Iterable[str] 
         raise ClustPSIError(f"{path} has no column {lacking[0]!r} (columns: {shown})")
 
 
-def csv_header(path: Path, encoding: str = "utf-8-sig") -> list[str]:
-    with reading(path, "CSV"):
-        opened: Any = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding=encoding, newline="") as file:
-            header = next(csv.reader(file), [])
+def csv_header(path: Path) -> list[str]:
+    """The column names of a UTF-8 CSV file, plain or gzip."""
+    with reading(path, "CSV"), open_binary(path) as file:
+        header = next(csv.reader(io.TextIOWrapper(file, encoding="utf-8-sig", newline="")), [])
     if not header:
         raise ClustPSIError(f"{path} is empty: a CSV file with a header line is needed")
     return header

@@ -2,15 +2,17 @@
 
 Go, Bhayani, Huang: Twitter sentiment classification using distant supervision. 2009.
 
-Layouts: the official ``training.1600000.processed.noemoticon.csv`` (Latin-1, no header: target, id, date, query, user,
-text), or ``tweets.parquet`` with the columns label and text. Label: 0 is negative, 4 is positive. The paper's third
-class (neutral) exists in the 498 tweets of the manual test file only, so there are two here.
+Layouts: the official ``training.1600000.processed.noemoticon.csv`` (Latin-1, or UTF-8 where somebody saved it again; no
+header: target, id, date, query, user, text), or ``tweets.parquet`` with the columns label and text. Label: 0 is
+negative, 4 is positive. The paper's third class (neutral) exists in the 498 tweets of the manual test file only, so
+there are two here.
 
 Features: @names become "user" and links become "url" (the usual normalisation of this set), lower case, words of
 letters, digits and apostrophes; the 10,000 most frequent words of the training rows; the first 30 words (99.6 % of
 the tweets are shorter).
 """
 
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
-from clustpsi.datasets.files import check_header, find, missing, reading
+from clustpsi.datasets.files import check_header, find, missing, open_binary, reading
 from clustpsi.errors import ClustPSIError
 
 if TYPE_CHECKING:
@@ -93,9 +95,26 @@ def _official(path: Path) -> "Iterator[pa.RecordBatch]":
 
     with csv.open_csv(
         path,
-        read_options=csv.ReadOptions(column_names=COLUMNS, encoding="latin1", block_size=16 << 20),
+        read_options=csv.ReadOptions(column_names=COLUMNS, encoding=_encoding(path), block_size=16 << 20),
         convert_options=csv.ConvertOptions(
             include_columns=["target", "text"], column_types={"target": pa.int64(), "text": pa.string()}
         ),
     ) as reader:
         yield from reader
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8 if the whole file is, else Latin-1, which any bytes are; a file that ends within a cell is refused."""
+    decoder, encoding = codecs.getincrementaldecoder("utf-8")(), "utf8"
+    first, last = b"", b""
+    with open_binary(path) as file:
+        while piece := file.read(1 << 20):
+            first, last = first or piece[:1], (last + piece)[-8:].rstrip()
+            if encoding == "utf8":
+                try:
+                    decoder.decode(piece)
+                except UnicodeDecodeError:
+                    encoding = "latin1"
+    if first == b'"' and not last.endswith(b'"'):
+        raise ClustPSIError(f"{path} ends in the middle of a tweet: it is truncated, fetch it again")
+    return encoding
