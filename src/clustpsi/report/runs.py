@@ -1,0 +1,144 @@
+"""Runs as one table: a row a run, from a store or from its compact form, a CSV file."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from clustpsi.config import FORMAT, Config
+from clustpsi.errors import ClustPSIError
+from clustpsi.experiments import infeasible
+from clustpsi.results import RunFolder, Store
+
+SETTINGS = tuple(each.name for each in fields(Config))
+TOTALS = ("num_parameters", "tau", "participants", "left_out", "bytes_up", "bytes_down")
+
+
+def read_runs(source: Path) -> tuple[pd.DataFrame, list[str]]:
+    """The finished runs and infeasible partitions of a store or of a CSV that :func:`write_runs` wrote.
+
+    Returns
+    -------
+    runs
+        Columns: ``format``; ``status`` (finished or infeasible); the settings of a run; ``last_...`` and ``best_...``,
+        the scores of the last and of the best round; ``skew_...``; what was sent; ``seconds``.
+    problems
+        A sentence for each folder that was left out because it is damaged or of a different version.
+    """
+    if source.is_dir():
+        rows, problems = _read_store(Store(source))
+    elif source.is_file():
+        return _read_csv(source), []
+    else:
+        raise ClustPSIError(f"there is no store of runs at {source}: name a folder of runs, or a CSV of them")
+    if not rows:
+        trouble = f" ({problems[0]})" if problems else ""
+        raise ClustPSIError(f"{source} has no finished run{trouble}: make some with clustpsi run or clustpsi sweep")
+    return _typed(pd.DataFrame(rows)), problems
+
+
+def write_runs(runs: pd.DataFrame) -> str:
+    """The compact form of a store: CSV text in which floats keep every digit."""
+    text: str = runs.to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def _read_store(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
+    rows, problems = [], []
+    for folder in store:
+        try:
+            config = folder.config()
+            if folder.finished:
+                rows.append(_row(config, folder))
+        except ClustPSIError as error:
+            problems.append(f"left out {folder.path}: {error}")
+        except (KeyError, TypeError) as error:
+            problems.append(f"left out {folder.path}: its summary is damaged ({error!r})")
+    for values in infeasible.recorded(store).values():
+        rows.append({**values, "status": "infeasible"})
+    return rows, problems
+
+
+def _row(config: Config, folder: RunFolder) -> dict[str, Any]:
+    summary = folder.summary()
+    row: dict[str, Any] = {"status": "finished", **config.as_dict()}
+    row |= {f"last_{key}": value for key, value in summary["last"].items()}
+    row |= {f"best_{key}": value for key, value in summary["best"].items()}
+    row |= {f"skew_{key}": value for key, value in summary["skew"].items()}
+    row |= {key: summary[key] for key in TOTALS}
+    try:
+        row["seconds"] = folder.timing()["seconds"]
+    except (ClustPSIError, KeyError):  # the only file that is not a result
+        row["seconds"] = None
+    return row
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    try:
+        runs = pd.read_csv(
+            path, float_precision="round_trip", dtype={"label": object, "client": object, "text": object}
+        )
+    except (ValueError, OSError) as error:
+        raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
+    for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
+        if column not in runs:
+            raise ClustPSIError(
+                f"{path} is not a CSV of runs as `clustpsi table runs` writes: it has no column {column}"
+            )
+    if not (runs["format"] == FORMAT).all():
+        raise ClustPSIError(
+            f"{path} was written by a different version of clustpsi: this one reads runs of format {FORMAT}"
+        )
+    return _typed(runs)
+
+
+def _typed(runs: pd.DataFrame) -> pd.DataFrame:
+    """The same columns in the same order with the same types, wherever the runs come from."""
+    columns = [*("format", "status"), *SETTINGS]
+    rest = [column for column in map(str, runs) if column not in columns and column != "reason"]
+    order = ("last_", "best_", "skew_", *TOTALS, "seconds")
+    rest.sort(key=lambda column: next((i for i, start in enumerate(order) if column.startswith(start)), len(order)))
+    runs = runs.reindex(columns=[*columns, *rest])
+    whole = ["num_clients", "seed", *(column for column in TOTALS if column in runs)]
+    return runs.astype(dict.fromkeys(whole, "Int64") | {"non_iid_param": "float64"})
+
+
+def parse_filters(texts: list[str]) -> dict[str, str]:
+    """``setting=value`` texts as a mapping."""
+    filters = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or key not in SETTINGS:
+            raise ClustPSIError(f"{text!r} should read setting=value, with a setting among {', '.join(SETTINGS)}")
+        filters[key] = value.strip()
+    return filters
+
+
+def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
+    """The runs with these settings; a filter may name several values with commas between them.
+
+    Infeasible partitions have no setting of training, and stay whatever such a filter says.
+    """
+    for key, text in filters.items():
+        wanted = {_canonical(each) for each in text.split(",")}
+        given = runs[key].map(lambda value: _canonical("" if pd.isna(value) else str(value)))
+        kept = given.isin(wanted)
+        if key not in infeasible.SETTINGS:
+            kept |= runs["status"] == "infeasible"
+        runs = runs[kept]
+        if not (runs["status"] == "finished").any():
+            raise ClustPSIError(f"no finished run has {key}={text}")
+    return runs
+
+
+def _canonical(text: str) -> str:
+    """Numbers and truth values in one spelling: 0.30 is 0.3, True is true."""
+    text = text.strip().lower()
+    try:
+        return json.dumps(float(text))
+    except ValueError:
+        return text
