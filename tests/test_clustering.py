@@ -185,13 +185,6 @@ def test_large_federation_is_clustered_from_a_sample() -> None:
     np.testing.assert_array_equal(fitted.labels_, again.labels_)
 
 
-def test_many_clients_of_few_kinds_need_no_sample() -> None:
-    fitted = PSIClustering(sample_size=50, random_state=0).fit(sorted_chunks([60_000] * 10, 3_000))
-    assert sorted(np.bincount(fitted.labels_)) == [300] * 10
-    assert fitted.silhouette_scores_[10] == pytest.approx(1.0)
-    assert list(fitted.silhouette_scores_) == list(range(2, 101))
-
-
 def test_new_clients_are_compared_with_the_fitted_federation() -> None:
     fitted = PSIClustering(random_state=0).fit(sorted_chunks([6_000] * 10, 100))
     # Alone, a client is its own federation and has no PSI at all.

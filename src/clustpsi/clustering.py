@@ -65,8 +65,8 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         With ``"auto"``, keep all clients together when the weighted PSI of the federation is below this value; 0.1 is
         the usual limit of "no significant shift". By default clients are always split, as in the paper.
     sample_size
-        With more distinct clients than this, K-means and silhouettes run on a random sample of so many clients, and
-        all clients then join the nearest centre.
+        With more clients than this, K-means and silhouettes run on a random sample of so many, and all clients then
+        join the nearest centre.
     random_state
         Seed of the k-means++ seedings and of the sample.
 
@@ -134,15 +134,14 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         self.reference_: Floats = table.sum(axis=0) / table.sum()
         features, self.psi_ = self._features(table)
         self.wpsi_ = float(np.average(self.psi_, weights=table.sum(axis=1)))
-        # Distinct rows come out sorted: from here on nothing depends on the order of the clients.
-        rows, row_of_client, weights = np.unique(features, axis=0, return_inverse=True, return_counts=True)
-        self.mean_, self.scale_ = _mean_and_scale(rows, weights)
-        rows = (rows - self.mean_) / self.scale_
+        self.mean_, self.scale_ = _mean_and_scale(features)
+        features = (features - self.mean_) / self.scale_
 
-        points, sampled = rows, len(rows) > self.sample_size
-        if sampled:
-            sample = rng.choice(np.repeat(np.arange(len(rows)), weights), self.sample_size, replace=False)
-            points, weights = np.unique(rows[sample], axis=0, return_counts=True)
+        searched = features
+        if len(features) > self.sample_size:
+            searched = features[rng.choice(len(features), self.sample_size, replace=False)]
+        # Distinct rows come out sorted, so the search does not depend on the order of the clients.
+        points, weights = np.unique(searched, axis=0, return_counts=True)
         search = _Search(points, weights, self.n_init, rng)
 
         self.silhouette_scores_: dict[int, float] = {}
@@ -156,7 +155,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         labels, self.cluster_centers_ = _settle(points, weights, labels)
         if chosen in self.silhouette_scores_:
             self.silhouette_scores_[chosen] = float(search.silhouettes(labels[None])[0])
-        self.labels_: Labels = (_nearest(rows, self.cluster_centers_) if sampled else labels)[row_of_client]
+        self.labels_: Labels = _nearest(features, self.cluster_centers_)
         self.n_clusters_ = len(self.cluster_centers_)
         return self
 
@@ -244,7 +243,7 @@ class _Search:
             inertias, firsts = np.unique(inertias.round(9), return_index=True)
             solutions = solutions[firsts[inertias <= inertias[0] * (1 + SAME_INERTIA)]]
         scores = self.silhouettes(solutions)
-        best = scores.argmax()
+        best = np.nan_to_num(scores, nan=-np.inf).argmax()
         return solutions[best], float(scores[best])
 
     def silhouettes(self, labels: Labels) -> Floats:
@@ -259,7 +258,7 @@ class _Search:
         order = np.argsort(cells, kind="stable")
         bounds = np.searchsorted(cells[order], np.arange(number * clusters + 1))
         members = csr_array((self.weights[order % points], order % points, bounds), shape=(len(sizes), points))
-        # Mean distance of every point to every cluster; its own cluster does not count itself.
+        # Sums of the distances of every point to the clients of every cluster; in the mean, a client skips itself.
         sums = (members @ self.distances).reshape(number, clusters, points)
         sizes = sizes.reshape(number, clusters)
         own, size = np.take_along_axis(sums, labels[:, None], axis=1)[:, 0], np.take_along_axis(sizes, labels, axis=1)
@@ -355,8 +354,8 @@ def _nearest(rows: Floats, centers: Floats) -> Labels:
     return np.concatenate([cdist(chunk, centers, "sqeuclidean").argmin(axis=1) for chunk in chunks])
 
 
-def _mean_and_scale(rows: Floats, weights: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Weighted mean and standard deviation of each column; 1 for a column that is constant up to rounding."""
-    mean = weights @ rows / weights.sum()
-    scale = np.sqrt(weights @ (rows - mean) ** 2 / weights.sum())
-    return mean, np.where(scale > 1e-12 * np.abs(rows).max(axis=0), scale, 1.0)
+def _mean_and_scale(features: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column; 1 for a column that is constant up to rounding."""
+    ordered = np.sort(features, axis=0)  # the same bits for any order of the clients
+    mean, scale = ordered.mean(axis=0), ordered.std(axis=0)
+    return mean, np.where(scale > 1e-12 * np.abs(ordered).max(axis=0), scale, 1.0)
