@@ -1,7 +1,8 @@
 """Clusters of clients with similar label skew: K-means on PSI features, the number of clusters chosen by silhouette.
 
-The paper's procedure tries every number of clusters j = 2..K-1. Three things make the whole search cheap: clients with the same features are one weighted point; the distances between points are computed once, and
-the silhouette of a labelling is then a sum over them; and K-means starts from one Ward tree, which is cut at every j.
+The paper's procedure tries every number of clusters j = 2..K-1. Three things make the whole search cheap: clients with
+the same features are one weighted point; the distances between points are computed once, and the silhouette of a
+labelling is then a sum over them; and K-means starts from one Ward tree, which is cut at every j.
 """
 
 from collections.abc import Iterable
