@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from clustpsi.cli import data, diagnose, methods, run
+from clustpsi.cli import data, diagnose, figure, methods, run, study, sweep, table
 from clustpsi.errors import ClustPSIError
 
 app = typer.Typer(
@@ -17,7 +17,11 @@ app = typer.Typer(
 )
 app.command("run")(run.command)
 app.command("diagnose")(diagnose.command)
+app.command("sweep")(sweep.command)
 app.command("methods")(methods.command)
+app.command("figure")(figure.command)
+app.add_typer(study.app, name="study")
+app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")
 
 

@@ -1,0 +1,78 @@
+"""``clustpsi figure``: the paper's figures, as PDF, SVG or PNG."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from clustpsi.cli.lists import numbers
+from clustpsi.cli.run import parse_seeds
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="Which figure; without a name, they are listed.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Data set.", show_default="digits; for runs, the only one in the store")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the label, where the data set is a file.")] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Folder of runs (or a CSV of them), for figures made from runs.")] = Path(
+        "runs"
+    ),
+    where: Annotated[
+        list[str] | None, typer.Option(help="Only runs with setting=value1,value2,...; may be repeated.")
+    ] = None,
+    study: Annotated[Path, typer.Option(help="Folder of a study, for the importances.")] = Path("study"),
+    num_clients: Annotated[
+        str | None, typer.Option(help="Numbers of clients, comma-separated.", show_default="the figure's own")
+    ] = None,
+    alphas: Annotated[
+        str | None, typer.Option(help="Values of alpha (Dirichlet).", show_default="the figure's own")
+    ] = None,
+    similarities: Annotated[
+        str | None, typer.Option(help="Values of S (Similarity).", show_default="the figure's own")
+    ] = None,
+    seeds_list: Annotated[
+        str | None, typer.Option(help="Seeds, comma-separated.", show_default="42,0,1,2,3; for runs, all")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File: .pdf, .svg or .png; its data goes beside it.", show_default="NAME.pdf")
+    ] = None,
+) -> None:
+    """Draw a figure of the paper, and write the data it shows beside it as CSV."""
+    from clustpsi.report import figures, style  # here, because --help needs neither SciPy nor scikit-learn
+    from clustpsi.report.runs import parse_filters
+
+    console = Console(stderr=True)
+    if name is None:
+        table = Table("figure", "made from", "shows")
+        for key, kind in figures.FIGURES.items():
+            table.add_row(key, kind.needs, kind.shows)
+        Console().print(table)
+        return
+    path = Path(f"{name}.pdf") if output is None else output
+    style.check_format(path)
+    request = figures.Request(
+        dataset=dataset,
+        data_dir=data_dir,
+        label=label,
+        num_clients=None if num_clients is None else numbers("--num-clients", num_clients, int),
+        alphas=None if alphas is None else numbers("--alphas", alphas, float),
+        similarities=None if similarities is None else numbers("--similarities", similarities, float),
+        seeds=None if seeds_list is None else tuple(parse_seeds(seeds_list)),
+        runs=runs,
+        where=parse_filters(where or []),
+        study=study,
+    )
+    with console.status(f"drawing {name}"):
+        drawing = figures.draw(name, request)
+    data = drawing.write(path)
+    for note in drawing.notes:
+        console.print(f"[dim]{note}[/]")
+    print(path)
+    print(data)

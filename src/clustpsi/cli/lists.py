@@ -1,0 +1,44 @@
+"""Lists on the command line: values with commas between them."""
+
+from typing import TypeVar
+
+from clustpsi.errors import ClustPSIError
+
+Number = TypeVar("Number", int, float)
+
+
+def texts(flag: str, text: str) -> list[str]:
+    """Names.
+
+    >>> texts("--models", "svm, tree")
+    ['svm', 'tree']
+    """
+    values = [each.strip() for each in text.split(",") if each.strip()]
+    if not values or len(set(values)) < len(values):
+        raise ClustPSIError(f"{flag} must be one or more different names with commas between them, not {text!r}")
+    return values
+
+
+def numbers(flag: str, text: str, kind: type[Number]) -> tuple[Number, ...]:
+    """Numbers.
+
+    >>> numbers("--num-clients", "10,50", int)
+    (10, 50)
+    """
+    try:
+        values = tuple(kind(each) for each in text.split(",") if each.strip())
+    except ValueError:
+        values = ()
+    if not values or len(set(values)) < len(values):
+        plural = "whole numbers" if kind is int else "numbers"
+        raise ClustPSIError(f"{flag} must be one or more different {plural} with commas between them, not {text!r}")
+    return values
+
+
+def joined(values: tuple[float, ...]) -> str:
+    """The text that :func:`numbers` gives these values for.
+
+    >>> joined((50, 0.7))
+    '50,0.7'
+    """
+    return ",".join(f"{value:g}" for value in values)

@@ -1,0 +1,105 @@
+"""``clustpsi study metrics``: which measure of skew is the most informative?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from clustpsi.cli.lists import joined, numbers, texts
+from clustpsi.experiments import study
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def studies() -> None:
+    """Studies on label counts, without any training of federated models."""
+
+
+@app.command("metrics")
+def metrics(
+    dataset: Annotated[str, typer.Option(help="Data sets, comma-separated.")] = ",".join(study.CLASS_COUNTS),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with the data sets, whose class counts are then read from their labels.",
+            show_default="the paper's data sets by their known class counts",
+        ),
+    ] = None,
+    num_clients: Annotated[str, typer.Option(help="Numbers of clients.")] = joined(study.NUM_CLIENTS),
+    alphas: Annotated[str, typer.Option(help="Values of alpha (Dirichlet).")] = joined(study.LEVELS["dirichlet"]),
+    similarities: Annotated[str, typer.Option(help="Values of S (Similarity).")] = joined(study.LEVELS["similarity"]),
+    seeds: Annotated[int, typer.Option(help="Partitions of each kind.")] = 20,
+    measures: Annotated[
+        str, typer.Option(help=f"Measures to compare, of {', '.join(study.KNOWN_MEASURES)}.")
+    ] = ",".join(study.MEASURES),
+    models: Annotated[str, typer.Option(help="Regressors.")] = ",".join(study.MODELS),
+    held_out: Annotated[
+        str,
+        typer.Option(help="What the models do not see: seed (a quarter of the partitions) or dataset (each in turn)."),
+    ] = "seed",
+    output: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("study"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Draw the partitions again.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Predict alpha and S from the measures of thousands of partitions, and rank the measures."""
+    chosen = texts("--models", models)
+    study.check_models(chosen)
+    settings = study.StudySettings(
+        {name: study.class_counts(name, data_dir) for name in texts("--dataset", dataset)},
+        numbers("--num-clients", num_clients, int),
+        numbers("--alphas", alphas, float),
+        numbers("--similarities", similarities, float),
+        seeds,
+    )
+    with Console(stderr=True).status("") as status:
+        partitions = study.draw_partitions(
+            settings, output, fresh=fresh, watch=lambda name: status.update(f"partitions of {name}")
+        )
+        found = study.analyse(
+            partitions,
+            models=chosen,
+            measures=texts("--measures", measures),
+            held_out=held_out,
+            watch=lambda what: status.update(f"regression: {what}"),
+        )
+    found.write(output)
+    if as_json:
+        tables = {name: getattr(found, name) for name in ("scores", "importances", "associations")}
+        tables["ranking"] = found.ranking()
+        records = {name: json.loads(table.to_json(orient="records")) for name, table in tables.items()}
+        print(json.dumps({"partitions": len(partitions), "held_out": held_out, **records}, indent=2))
+        return
+    console = Console()
+    console.print(f"{len(partitions):,} partitions; models judged on held-out {held_out}s")
+    ranking = found.ranking()
+    protocols = {target: protocol for protocol, targets in study.TARGETS.items() for target in targets}
+    for target in ranking["target"].unique():
+        console.print(
+            _table(f"{protocols[target]}: predict {target.replace('_', ' ')}", ranking[ranking["target"] == target])
+        )
+    Console(stderr=True).print(f"[dim]tables in {output}/[/]")
+
+
+def _table(title: str, rows: pd.DataFrame) -> Table:
+    caption = (
+        "permutation: share of importance, held out; R²: held out; means over the models; Spearman: with the level"
+    )
+    table = Table("measure", title=title, caption=caption, title_justify="left", caption_justify="left")
+    headings = {
+        "permutation": "permutation",
+        "alone": "R² alone",
+        "loss_without": "R² lost without",
+        "spearman": "Spearman",
+        "spearman_within": "within data set and K",
+        "weakest_within": "weakest",
+    }
+    for heading in headings.values():
+        table.add_column(heading, justify="right")
+    for row in rows.to_dict("records"):
+        table.add_row(row["measure"], *(f"{row[key]:.3f}" for key in headings))
+    return table
