@@ -1,6 +1,7 @@
 """Every method's rule against hand-worked values, with a server that answers orders from known arrays."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -15,6 +16,7 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.methods import cfl, fedcls, haccs, make_method
 from clustpsi.methods.base import Method, Setting, State, num_chosen
 from clustpsi.methods.fedopt import FedAdagrad, FedAdam, FedYogi
+from clustpsi.methods.fedprox import FedProx
 from clustpsi.methods.fedsoft import FedSoft, mixtures
 from clustpsi.methods.orders import (
     LabelCounts,
@@ -333,6 +335,19 @@ def test_fedcls_with_one_group_is_uniform() -> None:
     chosen = frequencies(make_method("fedcls"), make_setting([12] * 8, num_classes=3), server, 600)
     assert chosen.sum() == 600 * 4
     assert chisquare(chosen).pvalue > 1e-3
+
+
+@dataclass(frozen=True)
+class PoCProx(PoC, FedProx):
+    name = "poc_prox"
+
+
+def test_methods_that_differ_in_different_steps_combine() -> None:
+    server = Server(losses=np.arange(10))
+    play(PoCProx(mu=0.3, d_poc=10), make_setting([5] * 10), server, 1)
+    order = server.trained[0]
+    assert order.clients.tolist() == [5, 6, 7, 8, 9]
+    assert order.proximal == 0.3 and order.downloads == 0
 
 
 # ------------------------------------------------------------------------------------------------------------------ CFL
