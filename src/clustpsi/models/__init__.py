@@ -1,7 +1,7 @@
 """The models, by name; each is a Flax module called as ``module(x, train=..., mask=...)`` and giving logits.
 
-``mask`` marks the real rows of a batch: a client's last batch is filled up with rows that must not count, which matters to
-whatever looks across a batch (BatchNorm).
+``mask`` marks the real rows of a batch: a client's last batch is filled up with rows that must not count, which matters
+to whatever looks across a batch (BatchNorm).
 """
 
 from collections.abc import Callable
@@ -10,10 +10,16 @@ from flax import linen as nn
 
 from clustpsi.errors import unknown_name
 from clustpsi.models.dense import MLP, Logistic
+from clustpsi.models.images import CIFARCNN, FMNISTCNN
+from clustpsi.models.text import LSTM, EmbeddingMLP
 
 MODELS: dict[str, Callable[[int], nn.Module]] = {
     "logistic": Logistic,
     "mlp": MLP,
+    "fmnist_cnn": FMNISTCNN,
+    "cifar_cnn": CIFARCNN,
+    "lstm": LSTM,
+    "embedding_mlp": EmbeddingMLP,
 }
 
 

@@ -5,7 +5,7 @@ from flax import linen as nn
 
 
 class Logistic(nn.Module):
-    """A single fully connected layer with softmax output: multinomial logistic regression (the paper's ACSIncome model)."""
+    """A single fully connected layer: multinomial logistic regression (the paper's ACSIncome model)."""
 
     num_classes: int
 

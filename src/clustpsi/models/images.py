@@ -1,0 +1,58 @@
+"""Models for images: the paper's small network for FMNIST and its deeper one for CIFAR-10."""
+
+import jax
+from flax import linen as nn
+
+from clustpsi.errors import ClustPSIError
+from clustpsi.models.layers import BatchNorm, Conv, Dropout, max_pool, pixels
+
+
+class FMNISTCNN(nn.Module):
+    """Three convolutional stages with 8, 16 and 32 maps, a dense layer of 2048 ReLU units, a classifier."""
+
+    num_classes: int
+    maps: tuple[int, ...] = (8, 16, 32)
+    width: int = 2048
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
+        x = pixels(x)
+        _check_size(x, len(self.maps))
+        for maps in self.maps:
+            x = nn.relu(max_pool(Conv(maps)(x)))  # ReLU and maximum commute: after pooling it has a quarter of the work
+        x = nn.relu(nn.Dense(self.width)(x.reshape(x.shape[0], -1)))
+        return nn.Dense(self.num_classes)(x)
+
+
+class CIFARCNN(nn.Module):
+    """Three blocks of two convolutions with BatchNorm, pooling and dropout; a dense layer of 128, a classifier."""
+
+    num_classes: int
+    blocks: tuple[tuple[int, float], ...] = ((32, 0.2), (64, 0.3), (128, 0.4))
+    width: int = 128
+    dropout: float = 0.5
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
+        x = pixels(x)
+        _check_size(x, len(self.blocks))
+        for filters, rate in self.blocks:
+            for _ in range(2):
+                x = BatchNorm()(nn.relu(Conv(filters)(x)), train, mask)
+            x = Dropout(rate)(max_pool(x), train)
+        x = nn.relu(nn.Dense(self.width)(x.reshape(x.shape[0], -1)))
+        x = Dropout(self.dropout)(BatchNorm()(x, train, mask), train)
+        return nn.Dense(self.num_classes)(x)
+
+
+def _check_size(x: jax.Array, poolings: int) -> None:
+    if x.ndim != 4:
+        raise ClustPSIError(
+            f"this model takes images (height, width) or (height, width, channels), not rows of shape {x.shape[1:]}: "
+            "'mlp' and 'logistic' take any numbers"
+        )
+    if min(x.shape[1:3]) < 2**poolings:
+        raise ClustPSIError(
+            f"images of {x.shape[1]} x {x.shape[2]} pixels are too small for {poolings} poolings: "
+            f"at least {2**poolings} x {2**poolings} are needed"
+        )

@@ -1,0 +1,82 @@
+"""Models for text, given as token ids: the paper's LSTM for Sent140 and its small network for Amazon reviews."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from clustpsi.datasets.text import FIRST_WORD, PADDING
+from clustpsi.errors import ClustPSIError
+from clustpsi.models.layers import Dropout, dropout_mask
+
+VOCABULARY = 10_000
+EMBEDDING = 50
+
+
+class LSTM(nn.Module):
+    """Embedding, dropout, an LSTM whose last state goes to a classifier.
+
+    Padding leaves the state as it is, wherever it stands, so the state that is classified is that after the last word.
+    """
+
+    num_classes: int
+    units: int = 10
+    dropout: float = 0.5
+    input_dropout: float = 0.2
+    recurrent_dropout: float = 0.2
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
+        x = Dropout(self.dropout)(_embed(tokens), train)
+        x = Dropout(self.input_dropout, broadcast=(1,))(x, train)  # one mask a sequence, shared by its words
+        rows, length, _ = x.shape
+        # What the words contribute to the four gates does not depend on the state: one product for the whole sequence.
+        inputs = nn.Dense(4 * self.units, bias_init=_forget_bias)(x.reshape(rows * length, -1))
+        inputs = inputs.reshape(rows, length, -1).swapaxes(0, 1)
+        recurrent = self.param("recurrent", nn.initializers.orthogonal(), (self.units, 4 * self.units))
+        kept = (
+            dropout_mask(self.make_rng("dropout"), self.recurrent_dropout, (rows, self.units))
+            if train
+            else jnp.ones(())
+        )
+
+        def step(
+            state: tuple[jax.Array, jax.Array], word: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[jax.Array, jax.Array], None]:
+            hidden, cell = state
+            contribution, is_word = word
+            gates = contribution + (hidden * kept) @ recurrent
+            into, forget, candidate, out = jnp.split(gates, 4, axis=-1)
+            new_cell = nn.sigmoid(forget) * cell + nn.sigmoid(into) * jnp.tanh(candidate)
+            new_hidden = nn.sigmoid(out) * jnp.tanh(new_cell)
+            return (jnp.where(is_word, new_hidden, hidden), jnp.where(is_word, new_cell, cell)), None
+
+        zero = jnp.zeros((rows, self.units))
+        (hidden, _), _ = lax.scan(step, (zero, zero), (inputs, (tokens != PADDING).T[..., None]))
+        return nn.Dense(self.num_classes)(hidden)
+
+
+class EmbeddingMLP(nn.Module):
+    """Embedding, flattened, a dense layer of 8 ReLU units, a classifier."""
+
+    num_classes: int
+    width: int = 8
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
+        x = _embed(tokens)
+        x = nn.relu(nn.Dense(self.width)(x.reshape(x.shape[0], -1)))
+        return nn.Dense(self.num_classes)(x)
+
+
+def _embed(tokens: jax.Array) -> jax.Array:
+    if tokens.ndim != 2 or not jnp.issubdtype(tokens.dtype, jnp.integer):
+        raise ClustPSIError(
+            f"this model takes text as rows of token ids, not rows of shape {tokens.shape[1:]} and type {tokens.dtype}"
+        )
+    return nn.Embed(VOCABULARY + FIRST_WORD, EMBEDDING)(tokens)
+
+
+def _forget_bias(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """Ones for the forget gate, zeros for the others: at first, the cell remembers."""
+    return jnp.zeros(shape, dtype).at[shape[0] // 4 : shape[0] // 2].set(1)
