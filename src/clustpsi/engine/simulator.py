@@ -45,7 +45,7 @@ from clustpsi.streams import Stream, generator, raw_key
 
 # Up to this many parameters a step is so short that it pays to run clients side by side (docs/benchmarks.md).
 SMALL_MODEL = 4096
-LANES = 16
+LANES = 8
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -102,7 +102,12 @@ class Simulator:
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
         self.lanes = lanes or (LANES if network.num_parameters <= SMALL_MODEL or not on_cpu else 1)
         self.ledger = Ledger()
-        self._features, self._labels = jnp.asarray(federation.features), jnp.asarray(federation.labels)
+        # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
+        parts = [*federation.train, *federation.test]
+        layout, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
+        self._features, self._labels = jnp.asarray(federation.features[layout]), jnp.asarray(federation.labels[layout])
+        places = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
+        self._train_rows, self._test_rows = places[: federation.num_clients], places[federation.num_clients :]
         self._optimizer = make_optimizer(optimizer, lr)
         self._score = row_scores(network)
         # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.
@@ -208,7 +213,7 @@ class Simulator:
             if order.log_prior is None
             else np.maximum(order.log_prior, NEVER).astype(np.float32)
         )
-        rows = self.federation.train
+        rows = self._train_rows
         return [
             _Task(int(client), rows[client], start, float(mu), anchor, prior)
             for client, start, mu, anchor, prior in zip(
@@ -246,7 +251,7 @@ class Simulator:
 
     def _train_pooled(self, order: TrainPooled, t: int) -> Pooled:
         """Train on all clients' rows: one client who holds everything and keeps its optimizer."""
-        rows = self.federation.train_rows
+        rows = np.concatenate(self._train_rows)
         stream = (self.seed, Stream.TRAINING, t, self.federation.num_clients)
         visits = np.zeros((1, order.epochs * len(rows) + self.batch_size), np.int32)
         _fill_order(visits[0], rows, order.epochs, generator(*stream))
@@ -287,15 +292,15 @@ class Simulator:
     def evaluate(self, deployment: Deployment) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Correctly classified test samples and summed test loss of every client, each under the model it uses."""
         with self._timed("evaluation"):
-            return self._score_clients(self.federation.test, deployment)
+            return self._score_clients(self._test_rows, deployment)
 
     def _client_losses(self, clients: NDArray[np.int64], model: Model) -> NDArray[np.float64]:
-        rows = [self.federation.train[client] for client in clients]
+        rows = [self._train_rows[client] for client in clients]
         _, loss = self._score_clients(rows, Deployment((model,), np.zeros(len(clients), np.int64)))
         return loss / [max(len(own), 1) for own in rows]
 
     def _nearest_model(self, clients: NDArray[np.int64], models: Sequence[Model]) -> NDArray[np.int64]:
-        rows = [self.federation.train[client] for client in clients]
+        rows = [self._train_rows[client] for client in clients]
         owner, everything = _owners(rows), np.concatenate(rows)
         losses = np.stack([self._score_rows_of(model, everything, owner, None)[1] for model in models])
         nearest = losses.argmin(axis=0)
