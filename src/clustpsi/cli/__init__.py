@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from clustpsi.cli import data, diagnose, figure, methods, run, study, sweep, table
+from clustpsi.cli import data, diagnose, figure, methods, run, study, sweep, table, tune
 from clustpsi.errors import ClustPSIError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 app.command("run")(run.command)
 app.command("diagnose")(diagnose.command)
 app.command("sweep")(sweep.command)
+app.command("tune")(tune.command)
 app.command("methods")(methods.command)
 app.command("figure")(figure.command)
 app.add_typer(study.app, name="study")

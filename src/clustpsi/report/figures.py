@@ -347,6 +347,7 @@ def _local_ecdf(request: Request) -> Drawing:
         axes.set_title(f"{TITLES.get(kind[0], kind[0])}{level}")
         axes.set_xlim(0, 1.02)
         axes.set_ylim(0, 1.02)
+        axes.set_xticks(np.linspace(0, 1, 6))
     for axes in panels[len(kinds) :]:
         axes.set_visible(False)
     for i, axes in enumerate(panels[: len(kinds)]):
@@ -401,8 +402,8 @@ def _bars(axes: "Axes", data: pd.DataFrame, column: str, mark: str | None = None
         look: dict[str, Any] = {"facecolor": face, "edgecolor": colour, "hatch": hatch, "linewidth": 0.8}
         axes.bar(x, rows[column].clip(lower=0), width * 0.9, label=title, **look)
         if mark is not None:
-            own = {"label": "model's own"} if measure == measures[-1] else {}
-            axes.plot(x, rows[mark], "o", color=style.GREY, markeredgecolor="white", markersize=5, **own)
+            label = "model's own" if measure == measures[-1] else None
+            axes.plot(x, rows[mark], "o", color=style.GREY, markeredgecolor="white", markersize=5, label=label)
     axes.set_xticks(range(len(models)), [titles[model] for model in models])
     axes.grid(visible=False, axis="x")
 

@@ -1,0 +1,110 @@
+"""``clustpsi tune``: the paper's grid search, on validation data."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from clustpsi.cli.options import config_options, with_options
+from clustpsi.cli.run import parse_seeds
+from clustpsi.errors import ClustPSIError, InfeasiblePartition
+from clustpsi.experiments.sweep import Pool, Processes, Sweep
+from clustpsi.experiments.tune import TRAINING, Search, ThisProcess
+from clustpsi.results import Store
+
+SHOWN = 10  # combinations in the terminal; the CSV and --json have them all
+
+
+def command(
+    agg_method: Annotated[
+        str, typer.Option(help="The method, as name or name:parameter=value:...; what has a value is not searched.")
+    ] = "fedavg",
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="key=value1,value2,...: instead of the paper's values, or one more; may be repeated."),
+    ] = None,
+    seeds_list: Annotated[str, typer.Option(help="Seeds, comma-separated; a combination's score is the mean.")] = "42",
+    output: Annotated[Path, typer.Option(help="Folder for the runs, one folder each.")] = Path("tuning"),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once; 1 stays in one process.", show_default="one per core")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many runs there are and are left.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
+    **settings: Any,
+) -> None:
+    """Try all combinations of a method's hyper-parameters, and rank them on data split from the training data.
+
+    Test data is never touched. The same command again computes only what is not finished.
+    """
+    search = Search.of(agg_method, _changes(grid or []), settings | {"seeds_list": parse_seeds(seeds_list)})
+    store = Store(output)
+    sweep = Sweep(search.configs, store)
+    if dry_run:
+        print(f"{len(search.configs)} runs, {sweep.num_pending} of them to be computed")
+        return
+    if sweep.num_pending or sweep.elsewhere:
+        with Console(stderr=True).status("") as status:
+            sweep.show = lambda state: status.update(_progress(state))
+            sweep.go(_pool(sweep, workers, data_dir))
+    for reason in sweep.infeasible.values():
+        raise InfeasiblePartition(reason)
+    if len(sweep.failed) == len(search.configs):
+        raise ClustPSIError(f"every run failed: {next(iter(sweep.failed.values()))}")
+    for config, reason in sweep.failed.items():
+        print(f"failed: {config.folder_name}: {reason}", file=sys.stderr)
+    ranking = search.ranking(store)
+    file = store.root / search.write(store, ranking)
+    rows = ranking.to_dict("records")
+    flags = search.flags({str(key): value for key, value in rows[0].items()})
+    if as_json:
+        print(json.dumps({"ranking": rows, "best": flags, "file": str(file), "failed": len(sweep.failed)}, indent=2))
+        return
+    table = Table(
+        *search.space,
+        title=f"{agg_method} on {search.configs[0].dataset}: {len(rows)} combinations",
+        caption=f"accuracy on validation data, round {search.configs[0].comm_rounds}",
+    )
+    table.add_column("accuracy", justify="right")
+    for row in rows[:SHOWN]:
+        spread = f" ± {row['std']:.3f}" if row["seeds"] > 1 else ""
+        table.add_row(*(str(row[key]) for key in search.space), f"{row['accuracy']:.4f}{spread}")
+    console = Console()
+    console.print(table)
+    if len(rows) > SHOWN:
+        console.print(f"... and {len(rows) - SHOWN:,} more in {file}")
+    console.print("best:", style="bold")
+    print(f"  {flags}")
+
+
+with_options(command, config_options("agg_method", "seed", "validation", *TRAINING))
+
+
+def _changes(assignments: list[str]) -> dict[str, str]:
+    changes = {}
+    for assignment in assignments:
+        key, equals, values = assignment.partition("=")
+        if not equals:
+            raise ClustPSIError(f"--grid {assignment!r} should read key=value1,value2,...")
+        changes[key.strip().replace("-", "_")] = values
+    return changes
+
+
+def _progress(sweep: Sweep) -> str:
+    left = sweep.seconds_left()
+    ended = len(sweep.finished) + len(sweep.failed) + len(sweep.infeasible)
+    return f"{ended} of {len(sweep.configs)} runs" + ("" if left is None else f", about {left / 60:.0f} minutes left")
+
+
+def _pool(sweep: Sweep, workers: int | None, data_dir: Path | None) -> Pool:
+    from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
+
+    size = min(workers or cpu_count(), sweep.num_pending)
+    return ThisProcess(sweep.store, data_dir) if size <= 1 else Processes(size, sweep.store, data_dir)

@@ -1,0 +1,211 @@
+"""Grid search: the paper's grids of hyper-parameters, scored on validation data.
+
+Every combination is a run with ``validation`` on: a fifth of the clients' training data stands in for their test data,
+which nobody looks at. The runs go to a store like all others, so a stopped search goes on where it was.
+"""
+
+import hashlib
+import itertools
+import shlex
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from clustpsi.config import Config
+from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.experiments.grid import grid
+from clustpsi.experiments.sweep import Event, Worker
+from clustpsi.methods import make_method, method_spec, parameters_of
+from clustpsi.results import Store, write_csv
+
+Values = Sequence[Any]
+
+#: The paper's table of hyper-parameters: what holds for all methods...
+TRAINING: dict[str, Values] = {
+    "lr": (0.001, 0.01, 0.1),
+    "batch_size": (16, 32, 64),
+    "optimizer": ("adam", "sgd"),
+}
+
+#: ... and each method's own. The tau of FedOpt and that of FedCLS have names of their own here. Clust-PSI-PFL chooses
+#: its number of clusters by itself.
+OWN: dict[str, dict[str, Values]] = {
+    "fedprox": {"mu": (0.001, 0.01, 0.1)},
+    "fedavgm": {"momentum": (0.7, 0.9, 0.99)},
+    "fedadagrad": {"tau_adaptivity": (0.01, 0.1), "eta": (0.1, 0.3162), "eta_l": (0.01, 1.0)},
+    "fedyogi": {
+        "tau_adaptivity": (0.001, 0.01, 0.1),
+        "eta": (0.001, 0.01),
+        "eta_l": (0.01, 1.0),
+        "beta1": (0.9, 0.99),
+        "beta2": (0.9, 0.99),
+    },
+    "fedadam": {
+        "tau_adaptivity": (0.001, 0.01, 0.1),
+        "eta": (0.001, 0.01),
+        "eta_l": (0.01, 1.0),
+        "beta1": (0.9, 0.99),
+        "beta2": (0.9, 0.99),
+    },
+    "poc": {"d_poc": (6, 8, 10, 16)},
+    "haccs": {"rho_haccs": (0.1, 0.5, 0.95)},
+    "fedcls": {"tau_fedcls": (0.1, 0.5, 0.95)},
+    "cfl": {"eps1": (0.00001, 0.0001, 0.001), "eps2": (0.001, 0.01, 0.1), "gamma": (0.1, 0.5, 0.9)},
+    "fedsoft": {"n_fedsoft": (5, 10, 50)},
+}
+
+#: Settings of a run that a search may vary; the others say what is learnt and how it is judged.
+TUNABLE = ("lr", "batch_size", "optimizer", "local_epochs", "fraction", "comm_rounds", "model")
+
+
+def search_space(method: str, changes: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+    """Values of every hyper-parameter that a search for this method tries, as texts.
+
+    Parameters
+    ----------
+    method
+        ``name`` or ``name:parameter=value:...``; a parameter that has a value there is not searched.
+    changes
+        Values with commas between them instead of the paper's, or for more hyper-parameters.
+
+    Examples
+    --------
+    >>> search_space("fedprox", {"lr": "0.01", "batch_size": "32"})
+    {'lr': ['0.01'], 'batch_size': ['32'], 'optimizer': ['adam', 'sgd'], 'mu': ['0.001', '0.01', '0.1']}
+    """
+    made = make_method(method)
+    own = set(parameters_of(type(made)))
+    if hasattr(made, "inner"):
+        own |= {"inner", *parameters_of(type(made.inner))}
+    fixed = {part.partition("=")[0].strip().replace("-", "_") for part in method.split(":")[1:]}
+    space = {key: [str(value) for value in values] for key, values in TRAINING.items()}
+    space |= {key: [str(value) for value in values] for key, values in OWN.get(made.name, {}).items()}
+    space = {key: values for key, values in space.items() if key not in fixed}
+    for key, text in (changes or {}).items():
+        if key in fixed:
+            raise ClustPSIError(f"{key} has a value in {method!r} and a list of them in the grid: give it once")
+        if key not in own and key not in TUNABLE:
+            raise unknown_name("hyper-parameter", key, own | set(TUNABLE))
+        space[key] = [value.strip() for value in text.split(",") if value.strip()]
+        if not space[key] or len(set(space[key])) < len(space[key]):
+            raise ClustPSIError(f"the grid's {key} must be one or more different values, not {text!r}")
+    return space
+
+
+@dataclass(frozen=True)
+class Search:
+    """A grid search: the hyper-parameters it varies and its runs.
+
+    Attributes
+    ----------
+    space
+        Values of each hyper-parameter.
+    settings
+        What it does not vary, in the names of a grid.
+    configs
+        All runs: every combination with every seed.
+    """
+
+    method: str
+    space: Mapping[str, Sequence[str]]
+    settings: Mapping[str, Any]
+    configs: tuple[Config, ...]
+
+    @classmethod
+    def of(
+        cls, method: str, changes: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> "Search":
+        """The search for a method, on the data set, partition and seeds of a grid's `settings`."""
+        space = search_space(method, changes)
+        given = dict(settings or {})
+        training = {key: values for key, values in space.items() if key in TUNABLE}
+        own = {key: values for key, values in space.items() if key not in TUNABLE}
+        specs = [
+            ":".join([method, *(f"{key}={value}" for key, value in zip(own, values, strict=True))])
+            for values in itertools.product(*own.values())
+        ]
+        configs = grid({**given, **training, "agg_method": specs, "validation": True})
+        return cls(method, space, given, tuple(configs))
+
+    def ranking(self, store: Store) -> pd.DataFrame:
+        """A row a combination whose runs are all finished, the best first.
+
+        Columns: its hyper-parameters, ``accuracy`` (the last round's global accuracy on validation data, mean over the
+        seeds), ``std``, ``seeds``, and ``agg_method``. Of equals, the first of the grid is first.
+        """
+        seeds = {config.seed for config in self.configs}
+        found: dict[tuple[Any, ...], dict[int, float]] = {}
+        for config in self.configs:
+            folder = store.folder(config)
+            if folder.finished:
+                accuracy = folder.summary()["last"]["global_accuracy"]
+                found.setdefault(self._combination(config), {})[config.seed] = accuracy
+        rows = [
+            {
+                **dict(zip(self.space, combination, strict=True)),
+                "accuracy": float(np.mean(list(scores.values()))),
+                "std": float(np.std(list(scores.values()))),
+                "seeds": len(scores),
+            }
+            for combination, scores in found.items()
+            if set(scores) == seeds
+        ]
+        if not rows:
+            raise ClustPSIError(f"no combination of the grid has all its {len(seeds)} seeds finished")
+        return pd.DataFrame(rows).sort_values("accuracy", ascending=False, kind="stable").reset_index(drop=True)
+
+    def flags(self, best: Mapping[str, Any]) -> str:
+        """What to add to ``clustpsi run`` to train with a combination."""
+        own = [f"{key}={best[key]}" for key in self.space if key not in TUNABLE]
+        flags = ["--agg-method", method_spec(make_method(":".join([self.method, *own])))]
+        for key in self.space:
+            if key in TUNABLE:
+                flags += ["--" + key.replace("_", "-"), f"{best[key]}"]
+        return shlex.join(flags)
+
+    def write(self, store: Store, ranking: pd.DataFrame) -> str:
+        """Leave the ranking in the store as CSV; gives its name."""
+        plain = replace(self.configs[0], agg_method=method_spec(make_method(self.method)))
+        runs = hashlib.sha256("".join(config.digest for config in self.configs).encode()).hexdigest()[:8]
+        name = f"tune-{plain.folder_name.partition('-seed')[0]}-{runs}.csv"
+        write_csv(store.root / name, {str(key): ranking[key].tolist() for key in ranking})
+        return name
+
+    def _combination(self, config: Config) -> tuple[Any, ...]:
+        method = make_method(config.agg_method)
+        return tuple(_value(config if key in TUNABLE else method, key) for key in self.space)
+
+
+class ThisProcess:
+    """A sweep's pool of one worker, this process: nothing to start, so small searches are quick."""
+
+    size = 1
+
+    def __init__(self, store: Store, data_dir: Path | None = None) -> None:
+        self.store = store
+        self._worker = Worker(data_dir)
+        self._submitted: list[Config] = []
+
+    def submit(self, worker: int, config: Config) -> None:
+        self._submitted.append(config)
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        if self._submitted:
+            yield 0, self._worker.execute(self._submitted.pop(), self.store)
+        else:
+            time.sleep(timeout)
+
+    def close(self) -> None:
+        self._submitted.clear()
+
+
+def _value(owner: Any, key: str) -> Any:
+    """A setting of a run, or a parameter of a method or of the method inside it."""
+    if key == "inner":
+        return owner.inner.name
+    return getattr(owner if key in {each.name for each in fields(owner)} else owner.inner, key)
