@@ -1,10 +1,59 @@
 """Federated learning when clients' data differ.
 
-Up to clustering everything works on label counts alone; what trains starts JAX and is imported on demand.
+Up to clustering everything works on label counts alone; what trains starts JAX.  Names are loaded when they are first
+used, so that ``import clustpsi`` and the command line's help cost nothing.
 """
 
-from clustpsi.clustering import PSIClustering
-from clustpsi.diagnosis import Diagnosis, diagnose
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 
-__all__ = ["ClustPSIError", "Diagnosis", "InfeasiblePartition", "PSIClustering", "diagnose"]
+if TYPE_CHECKING:
+    from clustpsi.clustering import PSIClustering
+    from clustpsi.comparison import compare
+    from clustpsi.config import Config
+    from clustpsi.datasets import load_dataset
+    from clustpsi.datasets.tables import from_arrays, from_table
+    from clustpsi.diagnosis import Diagnosis, diagnose
+    from clustpsi.federation import Federation, build_federation
+    from clustpsi.results import Store
+    from clustpsi.run import run
+
+_HOMES = {
+    "PSIClustering": "clustering",
+    "Config": "config",
+    "load_dataset": "datasets",
+    "from_arrays": "datasets.tables",
+    "from_table": "datasets.tables",
+    "Diagnosis": "diagnosis",
+    "diagnose": "diagnosis",
+    "Federation": "federation",
+    "build_federation": "federation",
+    "Store": "results",
+    "compare": "comparison",
+    "run": "run",
+}
+
+__all__ = [
+    "ClustPSIError",
+    "Config",
+    "Diagnosis",
+    "Federation",
+    "InfeasiblePartition",
+    "PSIClustering",
+    "Store",
+    "build_federation",
+    "compare",
+    "diagnose",
+    "from_arrays",
+    "from_table",
+    "load_dataset",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clustpsi' has no attribute {name!r}")
+    return getattr(import_module(f"clustpsi.{_HOMES[name]}"), name)

@@ -79,19 +79,21 @@ def _dataset(name: str, label: str | None, client: str | None, text: str | None,
     return load_dataset(name, data_dir=data_dir, label=label, client=client, text=columns)
 
 
-def open_cell(config: Config, *, data_dir: Path | None = None, workers: int | None = None) -> Cell:
-    """Load the data, spread it over clients and set the simulator up."""
-    dataset = _dataset(config.dataset, config.label, config.client, config.text, data_dir)
+def open_cell(
+    config: Config, *, dataset: Dataset | None = None, data_dir: Path | None = None, workers: int | None = None
+) -> Cell:
+    """Load the data (unless it is given), spread it over clients and set the simulator up."""
+    dataset = dataset or _dataset(config.dataset, config.label, config.client, config.text, data_dir)
     federation = build_federation(
         dataset, config.partitioner, config.non_iid_param, config.num_clients, config.seed, config.split
     )
-    if config.validation:
-        federation = federation.for_validation(config.seed)
     return open_federation(federation, config, workers=workers)
 
 
 def open_federation(federation: Federation, config: Config, *, workers: int | None = None) -> Cell:
     """Set the simulator up for a federation that is there already."""
+    if config.validation:
+        federation = federation.for_validation(config.seed)
     if federation.num_clients < 2:
         raise ClustPSIError("a federation needs at least two clients, and this one has a single one")
     if np.count_nonzero(federation.label_counts.sum(axis=0)) < 2:

@@ -2,14 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from clustpsi.diagnosis import Diagnosis, band, diagnose, read_counts
+if TYPE_CHECKING:
+    from clustpsi.diagnosis import Diagnosis
 
 STYLE = {"none": "green", "moderate": "yellow", "major": "red"}
 SHOWN = 50  # clients in the terminal; --json has them all
@@ -38,6 +39,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Measure the label skew of a federation, name the classes that drive it, and cluster its clients."""
+    from clustpsi.diagnosis import diagnose, read_counts
+
     counts, names, classes = read_counts(file, label, client)
     options: dict[str, Any] = {
         "features": psi_features,
@@ -52,7 +55,9 @@ def command(
         _print(report, Console())
 
 
-def _print(report: Diagnosis, console: Console) -> None:
+def _print(report: "Diagnosis", console: Console) -> None:
+    from clustpsi.diagnosis import band
+
     wpsi = report.measures["wpsi"]
     shift = band(wpsi)
     console.print(

@@ -167,7 +167,8 @@ def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) ->
     over = f"mean ± standard deviation over {num_seeds} seeds" if num_seeds > 1 else "one seed"
     table = Table(
         title=f"{config.dataset}, {config.partitioner}{level}, {clients}, {config.comm_rounds} rounds, {skewness}",
-        caption=f"round {config.comm_rounds}, {over}\nAD, SDAD: distance of clients from accuracy 1, less is better; MB: sent both ways",
+        caption=f"round {config.comm_rounds}, {over}; MB: sent both ways\n"
+        "AD, SDAD: distance of clients from accuracy 1, less is better",
         box=box.SIMPLE,
     )
     table.add_column("method", min_width=13)
@@ -175,7 +176,8 @@ def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) ->
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         scores = [row[key] for key in ("global_accuracy", "ad", "sdad", "worst10")]
-        cells = [f"{each['mean']:.3f}" + (f"±{each['std']:.3f}".replace("0.", ".") if num_seeds > 1 else "") for each in scores]
+        means, stds = [f"{each['mean']:.3f}" for each in scores], [f"±{each['std']:.3f}" for each in scores]
+        cells = [m + s.replace("0.", ".") for m, s in zip(means, stds, strict=True)] if num_seeds > 1 else means
         taus = "-" if row["tau"][0] is None else ",".join(map(str, row["tau"]))
         sent = (row["bytes_up"] + row["bytes_down"]) / 1e6
         table.add_row(display_name(row["method"]), *cells, taus, f"{sent:.2f}", f"{row['seconds']:.1f}")

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import AgglomerativeClustering
 
 from clustpsi.methods.base import Deployment, Method, Setting, State, num_chosen, option
 from clustpsi.methods.fedavg import sample
@@ -150,6 +149,8 @@ def bipartition(similarity: NDArray[np.float64], linkage: str) -> NDArray[np.boo
     array([False, False,  True])
     """
     kind = "single" if linkage == "optimal" else linkage
+    from sklearn.cluster import AgglomerativeClustering  # here, because scikit-learn takes its time to load
+
     halves = AgglomerativeClustering(2, metric="precomputed", linkage=kind).fit_predict(1 - similarity)
     second: NDArray[np.bool_] = halves != halves[0]
     return second

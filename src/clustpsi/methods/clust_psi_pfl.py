@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.clustering import PSIClustering
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods.base import Deployment, Method, Setting, State, option
 from clustpsi.methods.fedavg import FedAvg, SingleModel
@@ -42,6 +41,8 @@ class ClustPSIPFL(Method):
             raise ClustPSIError(
                 f"tau_clusters is {self.tau_clusters}, but there are only {len(setting.clients)} clients to cluster"
             )
+        from clustpsi.clustering import PSIClustering  # here, because scikit-learn takes its time to load
+
         counts = yield from self.label_counts(setting)
         clustering = PSIClustering(
             n_clusters="auto" if self.tau_clusters is None else self.tau_clusters,

@@ -52,7 +52,7 @@ def _read_store(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             config = folder.config()
             if folder.finished:
-                rows.append(_row(config, folder))
+                rows.append(run_row(config, folder))
         except ClustPSIError as error:
             problems.append(f"left out {folder.path}: {error}")
         except (KeyError, TypeError) as error:
@@ -62,7 +62,8 @@ def _read_store(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
     return rows, problems
 
 
-def _row(config: Config, folder: RunFolder) -> dict[str, Any]:
+def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
+    """A finished run as one row."""
     summary = folder.summary()
     row: dict[str, Any] = {"status": "finished", **config.as_dict()}
     row |= {f"last_{key}": value for key, value in summary["last"].items()}

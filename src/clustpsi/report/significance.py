@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method, method_spec
@@ -55,6 +54,8 @@ def paired_t_test(differences: ArrayLike) -> float:
         return float("nan")
     if np.ptp(values) == 0:  # no variance to estimate: no difference at all, or a constant one
         return 1.0 if values[0] == 0 else 0.0
+    from scipy import stats
+
     return float(stats.ttest_1samp(values, 0.0).pvalue)
 
 
@@ -63,6 +64,8 @@ def signed_rank_test(differences: ArrayLike) -> float:
     values = np.asarray(differences, np.float64)
     if len(values) < 2:
         return float("nan")
+    from scipy import stats
+
     return 1.0 if not values.any() else float(stats.wilcoxon(values, zero_method="pratt").pvalue)
 
 

@@ -1,0 +1,61 @@
+"""Compare methods from Python: what ``clustpsi run`` does, as one call that gives a data frame."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from clustpsi.config import Config
+from clustpsi.datasets.base import Dataset
+from clustpsi.report.runs import run_row
+from clustpsi.results import Store
+from clustpsi.run import open_cell, run
+
+
+def compare(
+    dataset: str | Dataset = "digits",
+    methods: Sequence[str] = ("fedavg", "local", "clust_psi_pfl"),
+    *,
+    seeds: Sequence[int] = (42, 0, 1),
+    output: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    **settings: Any,
+) -> pd.DataFrame:
+    """Run methods on a data set; gives a row for every method and seed with its settings, scores and costs.
+
+    Parameters
+    ----------
+    dataset
+        A name, a file, or a :class:`clustpsi.datasets.base.Dataset`, whose natural clients, where it has any, are used
+        unless a partitioner is named.
+    methods
+        Each as ``name`` or ``name:parameter=value:...``.
+    seeds
+        Each is a partition, a split and an initial model of its own.
+    output
+        Folder that keeps the runs, so that finished ones are not computed again; by default nothing is kept.
+    data_dir
+        Folder with the data sets.
+    settings
+        Any other field of :class:`clustpsi.Config`: ``num_clients``, ``comm_rounds``, ...
+
+    Examples
+    --------
+    >>> table = compare("digits", ["fedavg"], seeds=[0], num_clients=4, comm_rounds=1, local_epochs=1)
+    >>> table[["agg_method", "seed", "comm_rounds"]].values.tolist()
+    [['fedavg', 0, 1]]
+    """
+    given = dataset if isinstance(dataset, Dataset) else None
+    if given is not None and given.client_ids is not None:
+        settings = {"partitioner": "natural", **settings}
+    settings["dataset"] = dataset if isinstance(dataset, str) else dataset.name
+    rows = []
+    with tempfile.TemporaryDirectory() as unkept:
+        store = Store(Path(unkept if output is None else output))
+        for seed in seeds:
+            configs = [Config(**settings, agg_method=method, seed=seed).checked() for method in methods]
+            cell = open_cell(configs[0], dataset=given, data_dir=None if data_dir is None else Path(data_dir))
+            rows += [run_row(config, run(config, store, cell=cell, resume=True)) for config in configs]
+    return pd.DataFrame(rows)
