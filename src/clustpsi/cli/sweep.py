@@ -131,9 +131,11 @@ def _pool(sweep: Sweep, workers: int | None, ray: str | None, data_dir: Path | N
         from clustpsi.experiments.ray_backend import RayWorkers
 
         return RayWorkers(ray, sweep.store, data_dir, workers)
-    from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
+    if workers is None:
+        from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
 
-    return Processes(min(workers or cpu_count(), max(1, sweep.num_pending)), sweep.store, data_dir)
+        workers = cpu_count()
+    return Processes(min(workers, max(1, sweep.num_pending)), sweep.store, data_dir)
 
 
 def _interrupt(*_: Any) -> None:

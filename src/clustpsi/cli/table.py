@@ -82,13 +82,13 @@ def significance(
     where: Where = None,
 ) -> None:
     """Which differences between a method and the others are real: paired tests over seeds."""
-    from clustpsi.report.significance import tests_of
+    from clustpsi.report.significance import difference_tables
     from clustpsi.report.tables import MEASURES
 
     if measure not in MEASURES:
         raise unknown_name("measure", measure, MEASURES)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
-    _write(tests_of(runs, measure, reference, num_clients), format, output)
+    _write(difference_tables(runs, measure, reference, num_clients), format, output)
 
 
 @app.command("runs")

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import io
 import shutil
+import socket
 import tarfile
 import tempfile
 from collections.abc import Iterable
@@ -145,10 +146,18 @@ def _connect(address: str, size: int | None) -> Any:
         if address == "local":
             ray.init(address="local", num_cpus=size, include_dashboard=False, **quiet)
         else:
+            _knock(address)
             ray.init(address=address, **quiet)
     except Exception as error:  # whatever Ray raises here, it is about the address or the cluster behind it
-        first_line = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise ClustPSIError(
-            f"no Ray cluster answers at {address!r} ({first_line}): start one, or use --ray local"
+            f"no Ray cluster answers at {address!r} ({reason}): start one, or use --ray local"
         ) from None
     return ray
+
+
+def _knock(address: str) -> None:
+    """Fail at once if nobody listens at an address: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host, int(port)), timeout=10).close()

@@ -69,7 +69,9 @@ def signed_rank_test(differences: ArrayLike) -> float:
     return 1.0 if not values.any() else float(stats.wilcoxon(values, zero_method="pratt").pvalue)
 
 
-def tests_of(runs: pd.DataFrame, kind: str, reference: str, num_clients: int | None = None) -> tuple[Sheet, Sheet]:
+def difference_tables(
+    runs: pd.DataFrame, kind: str, reference: str, num_clients: int | None = None
+) -> tuple[Sheet, Sheet]:
     """A method against every other: cell by cell, and over all cells of a data set.
 
     Parameters
