@@ -202,7 +202,7 @@ def draw_partitions(
         if known != described:
             raise ClustPSIError(f"{folder} holds a study with other settings: choose another --output, or add --fresh")
         if drawn:
-            table = pd.read_csv(file, float_precision="round_trip")
+            table = pd.read_csv(file)
             rows = [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
     for dataset, sizes in settings.class_counts.items():
         if dataset in drawn:
