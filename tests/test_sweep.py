@@ -58,7 +58,9 @@ def test_the_papers_grid_has_its_runs_and_leaves_out_what_it_found_infeasible() 
 def test_a_toml_file_may_hold_several_grids(tmp_path: Path) -> None:
     path = tmp_path / "grid.toml"
     path.write_text(
-        'seeds_list = [1]\nnum-clients = 4\n[[grid]]\ndirichlet = [50, 0.3]\n[[grid]]\nagg-method = ["local"]\nlr = [0.1, 0.01]\n'
+        "seeds_list = [1]\nnum-clients = 4\n"
+        "[[grid]]\ndirichlet = [50, 0.3]\n"
+        '[[grid]]\nagg-method = ["local"]\nlr = [0.1, 0.01]\n'
     )
     first, second = map(grid, read_grids(path))
     assert [(run.non_iid_param, run.num_clients, run.seed) for run in first] == [(50, 4, 1), (0.3, 4, 1)]
@@ -371,7 +373,7 @@ def test_without_ray_the_sentence_says_what_to_install(tmp_path: Path, monkeypat
 
 def test_a_ray_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    with pytest.raises(ClustPSIError, match="no Ray cluster answers at '127.0.0.1:1'"):
+    with pytest.raises(ClustPSIError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
         RayWorkers("127.0.0.1:1", Store(tmp_path))
 
 

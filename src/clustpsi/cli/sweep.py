@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from rich.text import Text
 from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments.grid import PAPER, grid, paper_grid, read_grids, unique
+from clustpsi.experiments.grid import PAPER, grid, paper_grid, read_grids, replaced, unique
 from clustpsi.experiments.sweep import Outcome, Pool, Processes, Sweep
 from clustpsi.results import Store
 
@@ -115,15 +116,14 @@ def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Conf
     own = {key: value for key, value in given.items() if key in settings}
     parameters = {key: value for key, value in given.items() if key not in settings}
 
-    def runs(values: dict[str, Any], usual: Any) -> list[Config]:
-        asked = values.get("agg_method", values.get("agg-method", usual))
+    def runs(values: Mapping[str, Any]) -> list[Config]:
+        values = replaced(values, own)
+        asked = values.get("agg_method", DEFAULT_METHODS)
         methods = chosen_methods(asked if isinstance(asked, str) else ",".join(map(str, asked)), parameters)
-        values = {key: value for key, value in values.items() if key != "agg-method"} | {"agg_method": methods}
-        return paper_grid(values) if paper else grid(values)
+        return (paper_grid if paper else grid)(values | {"agg_method": methods})
 
-    if paper:
-        return runs(own, PAPER["agg_method"])
-    return unique(run for values in (read_grids(file) if file else [{}]) for run in runs(values | own, DEFAULT_METHODS))
+    grids: Sequence[Mapping[str, Any]] = [PAPER] if paper else read_grids(file) if file else [{}]
+    return unique(run for values in grids for run in runs(values))
 
 
 def _pool(sweep: Sweep, workers: int | None, ray: str | None, data_dir: Path | None) -> Pool:

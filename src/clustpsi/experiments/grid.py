@@ -37,6 +37,7 @@ PAPER: Mapping[str, Any] = {
 _ORDER = ("dataset", "seed", "partition", "num_clients")
 
 _SHORT = {"dirichlet": "alpha", "similarity": "S"}
+_PARTITIONS = (*_SHORT, "partitioner", "non_iid_param")
 
 
 def grid(values: Mapping[str, Any]) -> list[Config]:
@@ -76,16 +77,28 @@ def grid(values: Mapping[str, Any]) -> list[Config]:
 
 def paper_grid(values: Mapping[str, Any]) -> list[Config]:
     """The paper's grid, with these settings instead of its own, and without the cells that it prints as "---"."""
-    named = {key.replace("-", "_"): value for key, value in values.items()}
-    kept = dict(PAPER)
-    if {"dirichlet", "similarity", "partitioner", "non_iid_param"} & set(named):
-        del kept["dirichlet"], kept["similarity"]
-    runs = [run for run in grid(kept | named) if (run.dataset, run.partitioner, run.non_iid_param) not in INFEASIBLE]
+    runs = [
+        run
+        for run in grid(replaced(PAPER, values))
+        if (run.dataset, run.partitioner, run.non_iid_param) not in INFEASIBLE
+    ]
     if not runs:
         raise ClustPSIError(
             'all cells of this grid are infeasible ("---") in the paper: leave --paper away to try them anyway'
         )
     return runs
+
+
+def replaced(values: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]:
+    """A grid's settings with some of them replaced; partitions, in whatever way they are given, as a whole.
+
+    >>> replaced({"dirichlet": [50, 0.3], "similarity": 0, "num-clients": 10}, {"similarity": 1})
+    {'num_clients': 10, 'similarity': 1}
+    """
+    old, new = ({key.replace("-", "_"): value for key, value in each.items()} for each in (values, by))
+    if any(key in _PARTITIONS for key in new):
+        old = {key: value for key, value in old.items() if key not in _PARTITIONS}
+    return old | new
 
 
 def read_grids(path: Path) -> list[dict[str, Any]]:
