@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +24,7 @@ from clustpsi.experiments.sweep import Outcome, Pool, Processes, Sweep
 from clustpsi.results import Store
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
+REFRESH = 0.25  # seconds between two pictures of the live view
 DEFAULT_METHODS = "fedavg,local,clust_psi_pfl"
 
 
@@ -169,20 +169,24 @@ class _View:
 
     def __init__(self, sweep: Sweep) -> None:
         self.console = Console(stderr=True)
-        self.started = time.monotonic()
+        self.sweep, self.started, self.shown = sweep, time.monotonic(), 0.0
         self.live: Live | None = None
         if self.console.is_terminal:
-            self.live = Live(console=self.console, get_renderable=lambda: self._picture(sweep), refresh_per_second=2)
-        sweep.notify = self._notify
-        self.sweep = sweep
+            self.live = Live(console=self.console, auto_refresh=False, get_renderable=lambda: self._picture(sweep))
+        sweep.notify, sweep.show = self._notify, self._show
 
-    def __enter__(self) -> "_View":
-        self._context: AbstractContextManager[Any] = self.live or nullcontext()
-        self._context.__enter__()
-        return self
+    def __enter__(self) -> None:
+        if self.live is not None:
+            self.live.start()
 
-    def __exit__(self, *error: Any) -> None:
-        self._context.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def _show(self, sweep: Sweep) -> None:
+        if self.live is not None and time.monotonic() - self.shown > REFRESH:
+            self.live.refresh()
+            self.shown = time.monotonic()
 
     def _notify(self, config: Config, outcome: Outcome) -> None:
         name = _name(config)
