@@ -6,6 +6,7 @@ from typing import Annotated
 
 import pandas as pd
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -82,24 +83,27 @@ def metrics(
         console.print(
             _table(f"{protocols[target]}: predict {target.replace('_', ' ')}", ranking[ranking["target"] == target])
         )
+    console.print(
+        "importance: share of the permutation importance. R² lost: without this measure. Both and R² are held out,\n"
+        "and means over the models. Spearman: with the level, over all partitions; within: mean over the data sets and\n"
+        "numbers of clients; weakest: the weakest of them."
+    )
     Console(stderr=True).print(f"[dim]tables in {output}/[/]")
 
 
 def _table(title: str, rows: pd.DataFrame) -> Table:
-    caption = (
-        "permutation: share of importance, held out; R²: held out; means over the models; Spearman: with the level"
-    )
-    table = Table("measure", title=title, caption=caption, title_justify="left", caption_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE)
+    table.add_column("measure", no_wrap=True)
     headings = {
-        "permutation": "permutation",
+        "permutation": "importance",
         "alone": "R² alone",
-        "loss_without": "R² lost without",
+        "loss_without": "R² lost",
         "spearman": "Spearman",
-        "spearman_within": "within data set and K",
+        "spearman_within": "within",
         "weakest_within": "weakest",
     }
     for heading in headings.values():
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows.to_dict("records"):
         table.add_row(row["measure"], *(f"{row[key]:.3f}" for key in headings))
     return table

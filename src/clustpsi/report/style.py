@@ -20,7 +20,7 @@ ONE_COLUMN, TWO_COLUMNS = 3.5, 7.16  # inches
 
 BLACK, GREY = "#000000", "#7f7f7f"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7f7f7f")
-MARKERS = "osD^vP*X<>hpdH8"
+MARKERS = "sD^vP*X<>hpdH8"  # Clust-PSI-PFL and WPSI have the circle
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 
 #: Measures of skew: title, colour, marker, line style, hatch.
@@ -77,7 +77,7 @@ def method_style(name: str) -> dict[str, Any]:
     """How a method is drawn; the paper's own in black and thicker, the same method always alike.
 
     >>> method_style("clust_psi_pfl")["color"], method_style("fedavg")["marker"]
-    ('#000000', 's')
+    ('#000000', 'D')
     """
     if name == "clust_psi_pfl":
         return {"color": BLACK, "marker": "o", "linestyle": "-", "linewidth": 1.8, "zorder": 3}

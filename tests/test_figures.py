@@ -1,0 +1,235 @@
+"""Figures: every one can be drawn, shows what its data says, reads well, and comes out the same every time."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from clustpsi.cli import main
+from clustpsi.config import Config
+from clustpsi.errors import ClustPSIError
+from clustpsi.experiments import study
+from clustpsi.methods import method_types
+from clustpsi.report import style
+from clustpsi.report.figures import FIGURES, Request, draw
+from clustpsi.results import Store, write_json
+
+
+def clustpsi(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    return int(stopped.value.code or 0)
+
+
+def write_run(store: Store, accuracy: float, local: list[float], **settings: object) -> None:
+    """A finished run as a store has it, without the training."""
+    config = Config(**{"num_clients": len(local), **settings}).checked()  # type: ignore[arg-type]
+    folder = store.folder(config)
+    folder.create(config)
+    rounds = {"round": np.repeat([0, 40], len(local)), "client": [str(i) for i in range(len(local))] * 2}
+    scores = {"accuracy": [0.0] * len(local) + local, "loss": 1.0}
+    pd.DataFrame({**rounds, **scores}).to_parquet(folder / "accuracy.parquet")
+    last = {"round": 40, "global_accuracy": accuracy, "ad": 1 - accuracy, "sdad": 0.1, "worst10": 0.1, "loss": 1.0}
+    totals = dict.fromkeys(("num_parameters", "tau", "participants", "left_out", "bytes_up", "bytes_down"), 1)
+    write_json(folder / "summary.json", {"last": last, "best": last, "skew": {"wpsi": 1.0}, **totals})
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with all methods on several levels, numbers of clients and seeds."""
+    root = tmp_path_factory.mktemp("runs")
+    rng = np.random.default_rng(0)
+    cells = [("dirichlet", 50.0), ("dirichlet", 0.3), ("similarity", 1.0), ("similarity", 0.03), ("similarity", 0.0)]
+    for i, method in enumerate(method_types()):
+        for seed, clients in itertools.product((42, 0), (4, 8)):
+            for partitioner, level in [("iid", None)] if method == "centralized" else cells:
+                local = rng.uniform(size=clients).tolist()
+                where = {"partitioner": partitioner, "non_iid_param": level, "seed": seed, "agg_method": method}
+                write_run(Store(root), 0.5 + 0.01 * i + 0.1 * (seed == 0), local, **where)
+    return root
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    sizes = {"a": (700, 500, 300), "b": (400, 400)}
+    small = study.StudySettings(sizes, num_clients=(5,), alphas=(10, 0.5), similarities=(1, 0), seeds=8)
+    study.analyse(study.draw_partitions(small, folder), models=("svm", "tree")).write(folder)
+    return folder
+
+
+@pytest.fixture
+def request_(runs: Path, studied: Path) -> Request:
+    return Request(num_clients=(4, 8), alphas=(0.3, 50.0), seeds=(42, 0), runs=runs, study=studied)
+
+
+def texts(figure: Figure) -> list[tuple[str, str, Bbox]]:
+    """Everything written in a figure: what kind of text it is, the text, and the rectangle it takes."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    found: list[tuple[str, Text]] = []
+    for i, axes in enumerate(panel for panel in figure.axes if panel.get_visible()):
+        found.append((f"title {i}", axes.title))
+        for axis in (axes.xaxis, axes.yaxis):
+            found.append((f"label {i}", axis.label))
+            low, high = sorted(axis.get_view_interval())
+            for tick in axis.get_major_ticks():
+                if low <= tick.get_loc() <= high:
+                    found += [(f"{axis.axis_name} ticks {i}", label) for label in (tick.label1, tick.label2)]
+        if axes.get_legend() is not None:
+            found += [(f"legend {i}", text) for text in axes.get_legend().get_texts()]
+    found += [("text", text) for text in figure.texts]
+    shown = [(kind, text) for kind, text in found if text.get_visible() and text.get_text().strip()]
+    boxes = [(kind, text.get_text(), text.get_window_extent(renderer)) for kind, text in shown]
+    return boxes + [("legend", "legend", legend.get_window_extent(renderer)) for legend in figure.legends]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_drawn_and_readable(name: str, request_: Request, tmp_path: Path) -> None:
+    drawing = draw(name, request_)
+    page = drawing.figure.bbox
+    with style.publication_style():
+        seen = texts(drawing.figure)
+    assert len(seen) > 12
+    for _, text, box in seen:
+        inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
+        assert inside, f"{text!r} leaves the page"
+    for (kind, one, a), (other_kind, other, b) in itertools.combinations(seen, 2):
+        if kind == other_kind and kind.startswith("x ticks"):
+            continue  # they may be turned, and then their rectangles say little
+        wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert min(wide, high) < 1, f"{one!r} and {other!r} overlap"
+    beside = drawing.write(tmp_path / f"{name}.png")
+    assert len(pd.read_csv(beside)) == len(drawing.data) > 0
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_the_same_figure_is_the_same_file(suffix: str, start: bytes, request_: Request, tmp_path: Path) -> None:
+    first, second = (tmp_path / f"{i}.{suffix}" for i in range(2))
+    for path in (first, second):
+        draw("accuracy-similarity", request_).write(path)
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes().startswith(start)
+    assert (tmp_path / "0.csv").read_bytes() == (tmp_path / "1.csv").read_bytes()
+
+
+def test_fonts_are_embedded_as_text(request_: Request, tmp_path: Path) -> None:
+    draw("skew-similarity", request_).write(tmp_path / "figure.pdf")
+    content = (tmp_path / "figure.pdf").read_bytes()
+    assert b"/FontFile2" in content and b"/Type3" not in content
+
+
+def test_users_settings_of_matplotlib_do_not_matter(request_: Request, tmp_path: Path) -> None:
+    import matplotlib as mpl
+
+    draw("skew-similarity", request_).write(tmp_path / "usual.svg")
+    with mpl.rc_context({"font.size": 20, "lines.linewidth": 9, "axes.grid": False}):
+        draw("skew-similarity", request_).write(tmp_path / "unusual.svg")
+        assert mpl.rcParams["font.size"] == 20
+    assert (tmp_path / "usual.svg").read_bytes() == (tmp_path / "unusual.svg").read_bytes()
+
+
+def test_methods_and_measures_differ_by_more_than_colour() -> None:
+    looks = [style.method_style(name) for name in method_types()]
+    assert len({(look["marker"], str(look["linestyle"])) for look in looks}) == len(looks) >= 15
+    assert len({measure[2] for measure in style.MEASURES.values()}) == len(style.MEASURES)
+    assert len({measure[4] for measure in style.MEASURES.values()}) == len(style.MEASURES)
+
+
+def test_skew_falls_with_similarity() -> None:
+    data = draw("skew-similarity", Request(num_clients=(10,), seeds=(1, 2))).data
+    by_level = data.groupby("level")[["wpsi", "hellinger", "jensen_shannon", "earth_mover"]].mean()
+    assert (by_level[["wpsi", "hellinger", "jensen_shannon"]].diff().dropna() < 0).all(axis=None)
+    assert by_level["earth_mover"].idxmax() not in (0, 1)  # blind to which class it is: low at both ends
+
+
+def test_silhouette_and_tau_of_a_balanced_binary_data_set(tmp_path: Path) -> None:
+    """Sorted by label, clients have one class each: two clusters, silhouette 1 (the specification's oracle)."""
+    table = tmp_path / "balanced.csv"
+    pd.DataFrame({"x": np.arange(400), "y": np.repeat(["no", "yes"], 200)}).to_csv(table, index=False)
+    request = Request(dataset=str(table), label="y", num_clients=(10, 20), alphas=(5.0,), seeds=(0, 1))
+    data = draw("tau", request).data
+    sorted_ = data[data["partitioner"] == "similarity"]
+    assert sorted_["tau"].tolist() == [2] * 4
+    np.testing.assert_allclose(sorted_["silhouette"], 1)
+    tried = draw("silhouette", request).data
+    one = tried[(tried["partitioner"] == "dirichlet") & (tried["num_clients"] == 20) & (tried["seed"] == 0)]
+    assert one["tau"].min() == 2 and one["chosen"].sum() == 1
+    assert one["silhouette"].max() == one.loc[one["chosen"], "silhouette"].item()
+
+
+def test_partition_shows_every_training_sample_once() -> None:
+    data = draw("partition", Request(num_clients=(6,), seeds=(3,))).data
+    totals = data.groupby(["partitioner", "client"])["samples"].sum()
+    assert totals["dirichlet"].sum() == pytest.approx(1797 * 0.8, abs=6)
+    assert totals["similarity"].nunique() == 1
+
+
+def test_accuracy_is_the_mean_over_seeds(request_: Request) -> None:
+    data = draw("accuracy-similarity", request_).data
+    place = list(method_types()).index("fedprox")
+    row = data[(data["agg_method"] == "fedprox") & (data["num_clients"] == 8) & (data["level"] == 0.03)].iloc[0]
+    assert (row["mean"], row["std"], row["seeds"]) == pytest.approx((0.5 + 0.01 * place + 0.05, 0.05, 2))
+    assert set(data["agg_method"]) == set(method_types()) - {"centralized"}
+
+
+def test_local_accuracy_is_of_the_last_round_and_the_most_clients(request_: Request) -> None:
+    data = draw("local-ecdf", request_).data
+    cells = data.groupby(["partitioner", "level", "agg_method", "seed"])["accuracy"]
+    assert (cells.count() == 8).all() and (cells.min() > 0).all()
+    assert len(cells) == 5 * (len(method_types()) - 1) * 2
+
+
+def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClustPSIError, match="no store of runs"):
+        draw("local-ecdf", Request(runs=tmp_path / "nowhere"))
+    store = Store(tmp_path)
+    write_run(store, 0.5, [0.5, 0.5], seed=1)
+    write_run(store, 0.9, [0.5, 0.5], seed=1, validation=True)
+    assert draw("accuracy-dirichlet", Request(runs=tmp_path)).data["mean"].tolist() == [0.5]
+    with pytest.raises(ClustPSIError, match="similarity partition"):
+        draw("accuracy-similarity", Request(runs=tmp_path))
+    write_run(store, 0.7, [0.5, 0.5], seed=1, lr=0.1)
+    with pytest.raises(ClustPSIError, match=r"differ in lr .*--where lr="):
+        draw("accuracy-dirichlet", Request(runs=tmp_path))
+    assert draw("accuracy-dirichlet", Request(runs=tmp_path, where={"lr": "0.1"})).data["mean"].tolist() == [0.7]
+    write_run(store, 0.7, [0.5, 0.5], seed=1, dataset="fmnist")
+    with pytest.raises(ClustPSIError, match="digits, fmnist: choose one"):
+        draw("accuracy-dirichlet", Request(runs=tmp_path))
+    assert len(draw("accuracy-dirichlet", Request(runs=tmp_path, dataset="fmnist")).data) == 1
+
+
+def test_infeasible_levels_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "MAX_PASSES", 10)
+    drawing = draw("skew-dirichlet", Request(num_clients=(60,), alphas=(0.01, 50.0), seeds=(1,)))
+    assert drawing.data["level"].tolist() == [50.0]
+    assert drawing.notes == ["left out, because infeasible: Dirichlet 0.01 with 60 clients"]
+    with pytest.raises(ClustPSIError, match="take fewer clients"):
+        draw("skew-dirichlet", Request(num_clients=(1000,), seeds=(1,)))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], runs: Path) -> None:
+    assert clustpsi("figure") == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in FIGURES)
+    out = tmp_path / "skew.svg"
+    few = ["--num-clients", "5", "--similarities", "0,1", "--seeds-list", "1"]
+    assert clustpsi("figure", "skew-similarity", *few, "--output", str(out)) == 0
+    assert capsys.readouterr().out.split() == [str(out), str(out.with_suffix(".csv"))]
+    assert out.exists() and len(pd.read_csv(out.with_suffix(".csv"))) == 2
+    for wrong, message in (
+        (["skew-dirichet"], "did you mean 'skew-dirichlet'"),
+        (["tau", "--output", str(tmp_path / "tau.jpg")], "written as .pdf, .svg, .png"),
+        (["importances", "--study", str(tmp_path)], "clustpsi study metrics"),
+        (["tau", "--num-clients", "x"], "whole numbers"),
+        (["local-ecdf", "--runs", str(runs), "--dataset", "digit"], "did you mean 'digits'"),
+        (["local-ecdf", "--runs", str(runs), "--where", "lr"], "setting=value"),
+    ):
+        assert clustpsi("figure", *wrong) == 2
+        assert message in capsys.readouterr().err
