@@ -26,10 +26,10 @@ class Model(NamedTuple):
 def mean_model(models: Sequence[Model], weights: ArrayLike) -> Model:
     """The weighted mean of models, summed in double precision."""
     shares = np.asarray(weights, np.float64) / np.sum(weights)
-    sums = [np.zeros(part.size) for part in models[0]]
+    sums, products = ([np.zeros(part.size) for part in models[0]] for _ in range(2))
     for model, share in zip(models, shares, strict=True):
-        for total, part in zip(sums, model, strict=True):
-            total += share * part
+        for total, product, part in zip(sums, products, model, strict=True):
+            total += np.multiply(part, share, out=product)
     return Model(*(total.astype(np.float32) for total in sums))
 
 
