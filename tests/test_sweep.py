@@ -229,6 +229,21 @@ def test_a_run_under_way_elsewhere_is_waited_for_and_taken_over_if_it_is_dropped
     assert len(sweep.finished) == 3 and sweep.computed == 2
 
 
+def test_an_interrupted_sweep_stops_its_workers_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    store, runs = Store(tmp_path), some_runs()
+
+    def play(config: Config, attempt: int) -> Outcome:
+        if config == runs[2]:
+            raise KeyboardInterrupt
+        return Outcome("finished")
+
+    pool = Script(store, play=play)
+    with pytest.raises(KeyboardInterrupt):
+        Sweep(runs, store).go(pool)
+    assert pool.closed
+    assert Sweep(runs, store).finished == set(runs[:2])
+
+
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     store, runs = Store(tmp_path), some_runs()
     write_json_in(tmp_path / "old" / "config.json", {"format": 0})

@@ -78,7 +78,7 @@ class RayWorkers:
 
     def __init__(self, address: str, store: Store, data_dir: Path | None = None, size: int | None = None) -> None:
         self._ray = ray = _connect(address, size)
-        self.store, self.data_dir = store, data_dir
+        self.store, self.data_dir = store, data_dir and data_dir.absolute()
         self.size = size or max(1, int(ray.cluster_resources().get("CPU", 1)))
         # One core a worker; runs are deterministic, so a worker that dies is replaced here and not by Ray.
         self._remote = ray.remote(num_cpus=1, max_restarts=0)(_RemoteWorker)

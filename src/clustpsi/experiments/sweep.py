@@ -88,7 +88,8 @@ class Worker:
         except InfeasiblePartition as error:
             return Outcome("infeasible", str(error))
         except ClustPSIError as error:
-            return Outcome("locked" if is_locked(store.folder(config)) else "failed", str(error))
+            folder = RunFolder(store.root / config.folder_name)
+            return Outcome("locked" if is_locked(folder) else "failed", str(error))
         except Exception as error:
             first_line = str(error).partition("\n")[0]
             return Outcome("failed", f"{type(error).__name__}: {first_line}", traceback.format_exc())
