@@ -135,7 +135,7 @@ def _pool(sweep: Sweep, workers: int | None, ray: str | None, data_dir: Path | N
         from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
 
         workers = cpu_count()
-    return Processes(min(workers, max(1, sweep.num_pending)), sweep.store, data_dir)
+    return Processes(min(workers, max(1, sweep.num_pending + len(sweep.elsewhere))), sweep.store, data_dir)
 
 
 def _interrupt(*_: Any) -> None:
