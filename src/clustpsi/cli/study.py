@@ -85,8 +85,8 @@ def metrics(
         )
     console.print(
         "importance: share of the permutation importance. R² lost: without this measure. Both and R² are held out,\n"
-        "and means over the models. Spearman: with the level, over all partitions; within: mean over the data sets and\n"
-        "numbers of clients; weakest: the weakest of them."
+        "and means over the models. Spearman: with the level, over all partitions; within: mean over the data sets\n"
+        "and numbers of clients; weakest: the weakest of them."
     )
     Console(stderr=True).print(f"[dim]tables in {output}/[/]")
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import spearmanr
 
 from clustpsi import skew
 from clustpsi.datasets import load_dataset
@@ -450,6 +449,8 @@ def _regressor(model: str) -> Any:
 
 
 def _association(part: pd.DataFrame, measure: str) -> dict[str, Any]:
+    from scipy.stats import spearmanr
+
     within = [
         float(spearmanr(group[measure], group["level"]).statistic)
         for _, group in part.groupby(["dataset", "num_clients"], sort=False)
