@@ -26,7 +26,7 @@ SCORES = {"ad": 0.3, "sdad": 0.1, "worst10": 0.2, "loss": 1.0}
 
 def leave_run(store: Store, accuracy: float, **settings: Any) -> RunFolder:
     """A finished run with this accuracy in its last round."""
-    config = Config(**({"num_clients": 100, "dataset": "acs_income"} | settings)).checked()
+    config = Config(**({"num_clients": 100, "dataset": "acs_income", "non_iid_param": 0.3} | settings)).checked()
     folder = RunFolder(store.root / config.folder_name)
     folder.create(config)
     last = {"round": 40, "global_accuracy": accuracy, **SCORES, "ad": 1 - accuracy}

@@ -35,7 +35,9 @@ def command(
     dirichlet: Annotated[str | None, typer.Option(help="Dirichlet partitions: values of alpha, 50,0.3 say.")] = None,
     similarity: Annotated[str | None, typer.Option(help="Similarity partitions: values of S, 1,0.03,0 say.")] = None,
     partitioner: Annotated[str, typer.Option(help="Instead of these two: partitioners, as in run.")] = "dirichlet",
-    non_iid_param: Annotated[str, typer.Option(help="Levels for each of --partitioner.")] = "0.3",
+    non_iid_param: Annotated[
+        str | None, typer.Option(help="Levels for each of --partitioner.", show_default="as in run")
+    ] = None,
     num_clients: Annotated[str, typer.Option(help="Numbers of clients, comma-separated.")] = "20",
     agg_method: Annotated[
         str, typer.Option(help="Methods, comma-separated, each as name or name:parameter=value:...; or all.")

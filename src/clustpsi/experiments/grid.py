@@ -145,8 +145,10 @@ def _axes(values: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _partitions(values: Mapping[str, Any], types: Mapping[str, type]) -> list[tuple[str, float | None]]:
     short = [key for key in _SHORT if key in values]
     if not short:
-        partitioners = _list("partitioner", values.get("partitioner", "dirichlet"), str)
-        levels = _list("non_iid_param", values.get("non_iid_param", 0.3), types["non_iid_param"])
+        partitioners, levels = (
+            _list(key, values.get(key, Config.__dataclass_fields__[key].default), types[key])
+            for key in ("partitioner", "non_iid_param")
+        )
         return list(itertools.product(partitioners, levels))
     if {"partitioner", "non_iid_param"} & set(values):
         raise ClustPSIError(
