@@ -1,8 +1,11 @@
 """Figures: every one can be drawn, shows what its data says, reads well, and comes out the same every time."""
 
 import itertools
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,7 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with all methods on several levels, numbers of clients and seeds."""
     root = tmp_path_factory.mktemp("runs")
     rng = np.random.default_rng(0)
-    cells = [("dirichlet", 50.0), ("dirichlet", 0.3), ("similarity", 1.0), ("similarity", 0.03), ("similarity", 0.0)]
+    cells = [("dirichlet", 0.3), ("similarity", 1.0), ("similarity", 0.03)]
     for i, method in enumerate(method_types()):
         for seed, clients in itertools.product((42, 0), (4, 8)):
             for partitioner, level in [("iid", None)] if method == "centralized" else cells:
@@ -113,7 +116,7 @@ def test_every_figure_is_drawn_and_readable(name: str, request_: Request, tmp_pa
 def test_the_same_figure_is_the_same_file(suffix: str, start: bytes, request_: Request, tmp_path: Path) -> None:
     first, second = (tmp_path / f"{i}.{suffix}" for i in range(2))
     for path in (first, second):
-        draw("accuracy-similarity", request_).write(path)
+        draw("skew-similarity", replace(request_, similarities=(0.0, 1.0))).write(path)
     assert first.read_bytes() == second.read_bytes()
     assert first.read_bytes().startswith(start)
     assert (tmp_path / "0.csv").read_bytes() == (tmp_path / "1.csv").read_bytes()
@@ -126,11 +129,10 @@ def test_fonts_are_embedded_as_text(request_: Request, tmp_path: Path) -> None:
 
 
 def test_users_settings_of_matplotlib_do_not_matter(request_: Request, tmp_path: Path) -> None:
-    import matplotlib as mpl
-
-    draw("skew-similarity", request_).write(tmp_path / "usual.svg")
+    few = replace(request_, similarities=(0.0, 1.0))
+    draw("skew-similarity", few).write(tmp_path / "usual.svg")
     with mpl.rc_context({"font.size": 20, "lines.linewidth": 9, "axes.grid": False}):
-        draw("skew-similarity", request_).write(tmp_path / "unusual.svg")
+        draw("skew-similarity", few).write(tmp_path / "unusual.svg")
         assert mpl.rcParams["font.size"] == 20
     assert (tmp_path / "usual.svg").read_bytes() == (tmp_path / "unusual.svg").read_bytes()
 
@@ -183,7 +185,7 @@ def test_local_accuracy_is_of_the_last_round_and_the_most_clients(request_: Requ
     data = draw("local-ecdf", request_).data
     cells = data.groupby(["partitioner", "level", "agg_method", "seed"])["accuracy"]
     assert (cells.count() == 8).all() and (cells.min() > 0).all()
-    assert len(cells) == 5 * (len(method_types()) - 1) * 2
+    assert len(cells) == 3 * (len(method_types()) - 1) * 2
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
@@ -206,7 +208,7 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
 
 
 def test_infeasible_levels_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "MAX_PASSES", 10)
+    monkeypatch.setattr(study, "dirichlet_counts", partial(study.dirichlet_counts, max_passes=10))
     drawing = draw("skew-dirichlet", Request(num_clients=(60,), alphas=(0.01, 50.0), seeds=(1,)))
     assert drawing.data["level"].tolist() == [50.0]
     assert drawing.notes == ["left out, because infeasible: Dirichlet 0.01 with 60 clients"]

@@ -51,7 +51,7 @@ MODELS = ("lightgbm", "svm", "mlp", "tree")
 TARGETS = {"dirichlet": ("log_alpha", "alpha"), "similarity": ("s",)}
 
 #: After so many Dirichlet passes without success a cell (data set, number of clients, alpha) counts as infeasible.
-MAX_PASSES = 20_000
+MAX_PASSES = 100_000
 MIN_SAMPLES = 10
 HELD_OUT_SHARE = 0.25
 REPEATS = 5  # of each permutation
