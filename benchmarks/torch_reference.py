@@ -1,6 +1,7 @@
 """The paper's models in plain PyTorch, and the usual training loop: what the benchmarks compare with."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ class Images(nn.Module):
 
 
 class LSTM(nn.Module):
-    """PyTorch's own LSTM: it has no recurrent dropout, which spares it some arithmetic, and takes the last real state."""
+    """PyTorch's own LSTM, which has no recurrent dropout and so less to do; the last real state is classified."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
@@ -39,17 +40,13 @@ def logistic(shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
 def mlp(shape: tuple[int, ...], num_classes: int) -> nn.Module:
     widths = (shape[0], 500, 500, 500)
-    hidden = [m for a, b in zip(widths, widths[1:], strict=False) for m in (nn.Linear(a, b), nn.ReLU())]
+    hidden = [m for a, b in pairwise(widths) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*hidden, nn.Linear(500, num_classes))
 
 
 def fmnist_cnn(shape: tuple[int, ...], num_classes: int) -> nn.Module:
     maps = (1, 8, 16, 32)
-    stages = [
-        m
-        for a, b in zip(maps, maps[1:], strict=False)
-        for m in (nn.Conv2d(a, b, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2))
-    ]
+    stages = [m for a, b in pairwise(maps) for m in (nn.Conv2d(a, b, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2))]
     flat = 32 * (shape[0] // 8) * (shape[1] // 8)
     return nn.Sequential(
         Images(), *stages, nn.Flatten(), nn.Linear(flat, 2048), nn.ReLU(), nn.Linear(2048, num_classes)

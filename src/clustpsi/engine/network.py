@@ -30,12 +30,14 @@ class Network:
         self.module = module
         self._row = jnp.zeros((1, *input_shape), input_dtype)
         self.input_size = int(np.prod(input_shape))
+        # Compiled as a whole: the forward pass, which initialization does not need, is then left out.
+        self._init = jax.jit(self._variables)
         parameters, buffers = self._init(jax.random.key(0))
         flat_parameters, self.parameters_of = ravel_pytree(parameters)
         flat_buffers, self.buffers_of = _ravel(buffers)
         self.num_parameters, self.num_buffers = flat_parameters.size, flat_buffers.size
 
-    def _init(self, key: jax.Array) -> tuple[Tree, Tree]:
+    def _variables(self, key: jax.Array) -> tuple[Tree, Tree]:
         variables = self.module.init({"params": key}, self._row, train=False)
         return variables["params"], variables.get("batch_stats", {})
 

@@ -7,7 +7,7 @@ from jax import lax
 
 from clustpsi.datasets.text import FIRST_WORD, PADDING
 from clustpsi.errors import ClustPSIError
-from clustpsi.models.layers import Dropout, dropout_mask
+from clustpsi.models.layers import Dropout
 
 VOCABULARY = 10_000
 EMBEDDING = 50
@@ -34,11 +34,7 @@ class LSTM(nn.Module):
         inputs = nn.Dense(4 * self.units, bias_init=_forget_bias)(x.reshape(rows * length, -1))
         inputs = inputs.reshape(rows, length, -1).swapaxes(0, 1)
         recurrent = self.param("recurrent", nn.initializers.orthogonal(), (self.units, 4 * self.units))
-        kept = (
-            dropout_mask(self.make_rng("dropout"), self.recurrent_dropout, (rows, self.units))
-            if train
-            else jnp.ones(())
-        )
+        kept = Dropout(self.recurrent_dropout)(jnp.ones((rows, self.units)), train)  # one mask a sequence here too
 
         def step(
             state: tuple[jax.Array, jax.Array], word: tuple[jax.Array, jax.Array]

@@ -1,0 +1,218 @@
+"""Models: their layers against independent arithmetic, their sizes, and that each of them learns."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from jax import lax
+
+from clustpsi.datasets.base import Dataset
+from clustpsi.engine import Simulator, network_for
+from clustpsi.errors import ClustPSIError
+from clustpsi.federation import Federation
+from clustpsi.methods.orders import Train
+from clustpsi.models import MODELS, build_model
+from clustpsi.models.layers import BatchNorm, Dropout, convolution, dropout_mask, max_pool, pixels
+
+#: Model, shape and type of a row, classes, parameters, buffers: the paper's data sets.
+SIZES = [
+    ("logistic", (10,), np.float32, 2, 22, 0),
+    ("mlp", (30,), np.float32, 13, 15_500 + 2 * 250_500 + 6_513, 0),
+    ("fmnist_cnn", (28, 28), np.uint8, 10, 80 + 1_168 + 4_640 + 591_872 + 20_490, 0),
+    ("cifar_cnn", (32, 32, 3), np.uint8, 10, 287_008 + 1_152 + 262_272 + 1_290, 2 * (2 * (32 + 64 + 128) + 128)),
+    ("lstm", (30,), np.int32, 2, 500_100 + 2_040 + 400 + 22, 0),
+    ("embedding_mlp", (100,), np.int32, 5, 500_100 + 40_008 + 45, 0),
+]
+
+
+def random_rows(rng, shape, dtype, number):
+    if dtype is np.float32:
+        return rng.standard_normal((number, *shape)).astype(dtype)
+    return rng.integers(0, 256 if dtype is np.uint8 else 50, (number, *shape)).astype(dtype)
+
+
+def applied(module, *arguments, seed=0, **options):
+    variables = jax.jit(lambda: module.init(jax.random.key(seed), *arguments, **options))()
+    return module.apply(variables, *arguments, **options), variables
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype", "classes", "parameters", "buffers"), SIZES)
+def test_sizes_are_those_of_the_paper(name, shape, dtype, classes, parameters, buffers):
+    network = network_for(build_model(name, classes), shape, np.dtype(dtype))
+    assert (network.num_parameters, network.num_buffers) == (parameters, buffers)
+    x = random_rows(np.random.default_rng(0), shape, dtype, 3)
+    start = network.initial(0, 0)
+    parameters, buffers = network.parameters_of(start.parameters), network.buffers_of(start.buffers)
+    logits = jax.eval_shape(network.evaluate, parameters, buffers, x)
+    assert logits.shape == (3, classes) and logits.dtype == jnp.float32
+
+
+def test_every_model_is_covered():
+    assert {size[0] for size in SIZES} == set(MODELS)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_convolution_equals_the_native_one_with_its_gradients(channels):
+    rng = np.random.default_rng(1)
+    x, kernel, cotangent = (
+        jnp.asarray(rng.standard_normal(shape), jnp.float32)
+        for shape in ((2, 7, 6, channels), (3, 3, channels, 4), (2, 7, 6, 4))
+    )
+
+    def native(x, kernel):
+        return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    ours, back = jax.vjp(convolution, x, kernel)
+    reference, reference_back = jax.vjp(native, x, kernel)
+    np.testing.assert_allclose(ours, reference, atol=1e-5)
+    for gradient, expected in zip(back(cotangent), reference_back(cotangent), strict=True):
+        np.testing.assert_allclose(gradient, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 5)])
+def test_max_pool_equals_flax(size):
+    x = jnp.asarray(np.random.default_rng(2).standard_normal((2, *size, 3)), jnp.float32)
+    ours, back = jax.vjp(max_pool, x)
+    reference, reference_back = jax.vjp(lambda x: nn.max_pool(x, (2, 2), (2, 2)), x)
+    np.testing.assert_array_equal(ours, reference)
+    np.testing.assert_array_equal(back(ours)[0], reference_back(ours)[0])
+
+
+def test_max_pool_passes_the_whole_gradient_on_when_values_tie():
+    gradient = jax.grad(lambda x: max_pool(x).sum())(jnp.ones((1, 2, 2, 1)))
+    assert gradient.sum() == 1
+
+
+def test_bytes_become_zero_to_one():
+    x = pixels(jnp.array([[[0, 51], [255, 102]]], jnp.uint8))
+    np.testing.assert_allclose(x[0, :, :, 0], [[0, 0.2], [1, 0.4]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 3, 5)])
+def test_batch_norm_leaves_masked_rows_out(shape):
+    rng = np.random.default_rng(3)
+    full = jnp.asarray(rng.standard_normal((8, *shape)) * 3 + 1, jnp.float32)
+    mask = jnp.arange(8) < 5
+    module = BatchNorm()
+    variables = module.init(jax.random.key(0), full, train=False, mask=None)
+    masked, updated = module.apply(variables, full, train=True, mask=mask, mutable=["batch_stats"])
+    short, expected = module.apply(variables, full[:5], train=True, mask=jnp.ones(5, bool), mutable=["batch_stats"])
+    np.testing.assert_allclose(masked[:5], short, atol=1e-5)
+    axes = tuple(range(len(shape)))
+    np.testing.assert_allclose(short, (full[:5] - full[:5].mean(axes)) / np.sqrt(full[:5].var(axes) + 1e-5), atol=1e-4)
+    for ours, reference in zip(jax.tree.leaves(updated), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, reference, atol=1e-5)
+    mean = updated["batch_stats"]["BatchNorm_0"]["mean"]
+    np.testing.assert_allclose(mean, 0.1 * full[:5].mean(axes), atol=1e-5)  # momentum 0.9, from 0
+
+
+def test_dropout_keeps_the_mean_and_follows_its_key():
+    mask = np.asarray(dropout_mask(jax.random.key(0), 0.2, (101, 99)))
+    assert set(np.unique(mask)) == {np.float32(0), np.float32(1.25)}
+    assert abs((mask == 0).mean() - 0.2) < 0.015
+    np.testing.assert_array_equal(mask, dropout_mask(jax.random.key(0), 0.2, (101, 99)))
+    assert (mask != np.asarray(dropout_mask(jax.random.key(1), 0.2, (101, 99)))).any()
+
+
+def test_dropout_shares_its_mask_along_broadcast_axes():
+    x = jnp.ones((4, 6, 8))
+    dropped = Dropout(0.5, broadcast=(1,)).apply({}, x, train=True, rngs={"dropout": jax.random.key(0)})
+    assert (dropped == dropped[:, :1]).all() and 0 < (dropped == 0).mean() < 1
+
+
+@pytest.mark.parametrize(("name", "shape", "dtype"), [("cifar_cnn", (8, 8, 3), np.uint8), ("lstm", (6,), np.int32)])
+def test_dropout_acts_in_training_only(name, shape, dtype):
+    network = network_for(build_model(name, 2), shape, np.dtype(dtype))
+    x = random_rows(np.random.default_rng(0), shape, dtype, 4)
+    start = network.initial(0, 0)
+    parameters, buffers = network.parameters_of(start.parameters), network.buffers_of(start.buffers)
+    train = jax.jit(network.train)
+    first, again, other = (
+        np.asarray(train(parameters, buffers, x, jnp.ones(4, bool), jax.random.key(key))[0]) for key in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-4
+    assert jax.jit(network.evaluate)(parameters, buffers, x).shape == (4, 2)  # needs no key: nothing is dropped
+
+
+def test_lstm_equals_a_plain_loop_and_ignores_padding():
+    module = build_model("lstm", 3)
+    tokens = np.array([[5, 9, 2, 7, 0, 0], [3, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], np.int32)
+    logits, variables = applied(module, tokens, train=False)
+    params = jax.tree.map(lambda a: np.asarray(a, np.float64), variables["params"])
+    table, dense, head = params["Embed_0"]["embedding"], params["Dense_0"], params["Dense_1"]
+
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    for row, got in zip(tokens, logits, strict=True):
+        hidden, cell = np.zeros(10), np.zeros(10)
+        for token in row[row > 0]:
+            gates = table[token] @ dense["kernel"] + dense["bias"] + hidden @ params["recurrent"]
+            into, forget, candidate, out = gates.reshape(4, 10)
+            cell = sigmoid(forget) * cell + sigmoid(into) * np.tanh(candidate)
+            hidden = sigmoid(out) * np.tanh(cell)
+        np.testing.assert_allclose(got, hidden @ head["kernel"] + head["bias"], atol=1e-5)
+    np.testing.assert_array_equal(dense["bias"], np.repeat([0, 1, 0, 0], 10))  # the forget gate starts open
+    moved = np.array([[0, 5, 0, 9, 2, 7], [0, 0, 0, 0, 0, 3], [0, 0, 0, 0, 0, 0]], np.int32)
+    np.testing.assert_allclose(module.apply(variables, moved, train=False), logits, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("fmnist_cnn", np.zeros((7, 28), np.uint8), "at least 8 x 8"),
+        ("cifar_cnn", np.zeros((32, 4, 3), np.uint8), "at least 8 x 8"),
+        ("fmnist_cnn", np.zeros(64, np.float32), "takes images"),
+        ("lstm", np.zeros(64, np.float32), "token ids"),
+        ("embedding_mlp", np.zeros((8, 8), np.int32), "token ids"),
+    ],
+)
+def test_unsuitable_input_is_refused(name, row, message):
+    with pytest.raises(ClustPSIError, match=message):
+        network_for(build_model(name, 2), row.shape, row.dtype)
+
+
+def test_images_of_other_sizes_and_channels_work():
+    for name, shape in (("fmnist_cnn", (9, 12, 3)), ("cifar_cnn", (11, 8))):
+        assert network_for(build_model(name, 4), shape, np.dtype(np.uint8)).num_parameters > 0
+
+
+def test_unknown_model_is_named():
+    with pytest.raises(ClustPSIError, match="did you mean 'lstm'"):
+        build_model("lsmt", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype"),
+    [
+        ("logistic", (6,), np.float32),
+        ("mlp", (6,), np.float32),
+        ("fmnist_cnn", (8, 8), np.uint8),
+        ("cifar_cnn", (8, 8, 3), np.uint8),
+        ("lstm", (5,), np.int32),
+        ("embedding_mlp", (5,), np.int32),
+    ],
+)
+def test_one_round_of_training_lowers_the_training_loss(name, shape, dtype):
+    """Two classes that any model can tell apart; 33 rows a client also exercise a last batch of one row."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 99).astype(np.int32)
+    features = random_rows(rng, shape, dtype, 99)
+    if dtype is np.int32:
+        features = features % 10 + 2 + 10 * labels.reshape(-1, *[1] * len(shape))  # a vocabulary each
+    else:
+        shift = labels.reshape(-1, *[1] * len(shape)) * (100 if dtype is np.uint8 else 2)
+        features = features // (2 if dtype is np.uint8 else 1) + shift
+    dataset = Dataset("tiny", labels, ("a", "b"), lambda rows: features.astype(dtype), model=name)
+    rows = np.arange(99).reshape(3, 33)
+    federation = Federation(dataset, tuple(rows), tuple(np.empty(0, np.int64) for _ in rows), ("x", "y", "z"))
+    network = network_for(build_model(name, 2), shape, np.dtype(dtype))
+    simulator = Simulator(federation, network, lr=0.01, local_epochs=8, workers=1)
+    try:
+        first = simulator.serve(Train(np.arange(3), simulator.initial(0)), 1)
+        second = simulator.serve(Train(np.arange(3), first.mean), 2)
+    finally:
+        simulator.close()
+    assert first.kept.all() and second.losses.mean() < 0.8 * first.losses.mean()
