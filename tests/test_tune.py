@@ -123,6 +123,7 @@ def test_a_search_is_ranked_kept_and_gone_on_with(
 
     monkeypatch.setattr(tune.ThisProcess, "submit", interrupted)
     assert clustpsi("tune", *given) == 130
+    assert "stopped after 1 of 4 runs" in capsys.readouterr().err
     submitted.clear()
     monkeypatch.setattr(tune.ThisProcess, "submit", lambda *call: submitted.append(call[2]) or submit(*call))
     assert clustpsi("tune", *given, "--json") == 0

@@ -51,9 +51,13 @@ def command(
         print(f"{len(search.configs)} runs, {sweep.num_pending} of them to be computed")
         return
     if sweep.num_pending or sweep.elsewhere:
-        with Console(stderr=True).status("") as status:
-            sweep.show = lambda state: status.update(_progress(state))
-            sweep.go(_pool(sweep, workers, data_dir))
+        try:
+            with Console(stderr=True).status("") as status:
+                sweep.show = lambda state: status.update(_progress(state))
+                sweep.go(_pool(sweep, workers, data_dir))
+        except KeyboardInterrupt:
+            print(f"stopped after {_progress(sweep)}; the same command goes on from here", file=sys.stderr)
+            raise typer.Exit(130) from None
     for reason in sweep.infeasible.values():
         raise InfeasiblePartition(reason)
     if len(sweep.failed) == len(search.configs):
