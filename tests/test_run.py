@@ -19,7 +19,7 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.results import RunFolder, Store, load_arrays
 from clustpsi.run import open_cell, run
 
-TINY = Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0)
+TINY = Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked()
 METHODS = ("fedavg", "local", "centralized", "clust_psi_pfl")
 
 
@@ -115,7 +115,9 @@ def start_run(output: Path, *arguments: str, script: str = SCRIPT, **options: An
 
 def test_a_killed_run_goes_on_and_ends_bit_identical(tmp_path: Path) -> None:
     arguments = ("--agg-method", "clust_psi_pfl", "--comm-rounds", "400", "--local-epochs", "1", "--eval-every", "7")
-    config = Config(agg_method="clust_psi_pfl", num_clients=6, comm_rounds=400, local_epochs=1, eval_every=7, seed=0)
+    config = Config(
+        agg_method="clust_psi_pfl", num_clients=6, comm_rounds=400, local_epochs=1, eval_every=7, seed=0
+    ).checked()
     killed = Store(tmp_path / "killed").folder(config)
     process = start_run(tmp_path / "killed", *arguments)
     deadline = time.monotonic() + 120

@@ -12,6 +12,9 @@ from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method, method_spec
 from clustpsi.methods.base import check_option, option
 
+# How skewed a partition is where nobody says: strongly.
+LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
+
 FORMAT = 1  # of run folders: raised when a run of an older version can no longer be continued or compared
 
 
@@ -26,10 +29,13 @@ class Config:
     )
     text: str | None = option(None, "columns of running text, comma-separated, for a file")
     partitioner: str = option(
-        "dirichlet", "how samples are spread over clients", choices=("dirichlet", "similarity", "iid", "natural")
+        "dirichlet",
+        "how samples are spread over clients",
+        choices=("dirichlet", "similarity", "iid", "natural"),
     )
     non_iid_param: float | None = option(
-        0.3, "alpha of the Dirichlet partition (> 0), or S of the Similarity partition (0 to 1)"
+        None,
+        "alpha of the Dirichlet partition (above 0; default 0.1), S of the Similarity partition (0 to 1; default 0.03)",
     )
     num_clients: int | None = option(20, "K, the number of clients (natural clients: all there are)", least=2)
     split: str = option(
@@ -56,9 +62,9 @@ class Config:
     def checked(self) -> "Config":
         """The same configuration in its canonical form, so that equal runs have equal configurations."""
         partitioner = self.partitioner if self.client is None else "natural"
-        param, num_clients = self.non_iid_param, self.num_clients
-        if partitioner in ("natural", "iid"):
-            param = None
+        num_clients, param = self.num_clients, self.non_iid_param
+        if param is None or partitioner not in LEVELS:
+            param = LEVELS.get(partitioner)
         if partitioner == "natural":
             num_clients = None
         elif num_clients is None:
@@ -67,8 +73,15 @@ class Config:
             raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
         if partitioner == "similarity" and not (param is not None and 0 <= param <= 1):
             raise ClustPSIError(f"--non-iid-param is the Similarity partition's S and must be from 0 to 1, not {param}")
-        method = method_spec(make_method(self.agg_method))
-        return replace(self, agg_method=method, partitioner=partitioner, non_iid_param=param, num_clients=num_clients)
+        return replace(
+            self,
+            agg_method=method_spec(make_method(self.agg_method)),
+            partitioner=partitioner,
+            non_iid_param=None if param is None else float(param),
+            num_clients=num_clients,
+            fraction=float(self.fraction),
+            lr=float(self.lr),
+        )
 
     @property
     def cell(self) -> dict[str, Any]:

@@ -41,6 +41,10 @@ from clustpsi.methods.base import Deployment, State
 from clustpsi.methods.orders import Model
 
 
+class RunLocked(ClustPSIError):
+    """Another process is working on the run."""
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Say in one sentence what went wrong with writing."""
@@ -117,7 +121,7 @@ class RunFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise ClustPSIError(
+                raise RunLocked(
                     f"another process is working on the run {self.path}: wait for it, or choose another --output"
                 ) from None
             try:

@@ -146,6 +146,8 @@ def run(
     with folder.locked():
         if fresh:
             folder.clear()
+        elif folder.finished:  # by another process, since the first look
+            return folder
         _Run(config, folder, method, cell, save_models, watch).go()
     return folder
 

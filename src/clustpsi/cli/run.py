@@ -15,7 +15,7 @@ from rich.table import Table
 from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods import make_method
+from clustpsi.report.tables import method_title
 from clustpsi.results import RunFolder, Store
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) ->
         caption=f"round {config.comm_rounds}, {over}; MB: sent both ways\n"
         "AD, SDAD: distance of clients from accuracy 1, less is better",
         box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     table.add_column("method", min_width=13)
     for heading in ("accuracy", "AD", "SDAD", "worst 10%", "tau", "MB", "s"):
@@ -180,11 +182,5 @@ def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) ->
         cells = [m + s.replace("0.", ".") for m, s in zip(means, stds, strict=True)] if num_seeds > 1 else means
         taus = "-" if row["tau"][0] is None else ",".join(map(str, row["tau"]))
         sent = (row["bytes_up"] + row["bytes_down"]) / 1e6
-        table.add_row(display_name(row["method"]), *cells, taus, f"{sent:.2f}", f"{row['seconds']:.1f}")
+        table.add_row(method_title(row["method"]), *cells, taus, f"{sent:.2f}", f"{row['seconds']:.1f}")
     return table
-
-
-def display_name(spec: str) -> str:
-    """A method's title, with the parameters that differ from its defaults."""
-    _, _, parameters = spec.partition(":")
-    return make_method(spec).title + (f" ({parameters.replace(':', ', ')})" if parameters else "")

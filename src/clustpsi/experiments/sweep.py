@@ -22,7 +22,7 @@ import numpy as np
 from clustpsi.config import FORMAT, Config
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments import infeasible
-from clustpsi.results import RunFolder, Store, write_atomically, writing
+from clustpsi.results import RunFolder, RunLocked, Store, write_atomically, writing
 
 ATTEMPTS = 2  # a run whose worker dies is tried once more: the machine may have been short of memory for a moment
 LOOK_AGAIN = 1.0  # seconds between two looks at runs that another sweep works on
@@ -114,8 +114,10 @@ def is_locked(folder: RunFolder) -> bool:
     try:
         with folder.locked():
             return False
-    except ClustPSIError as error:
-        return error.__cause__ is None  # otherwise the lock could not even be opened, and waiting would not help
+    except RunLocked:
+        return True
+    except ClustPSIError:  # the lock cannot even be opened: waiting would not help
+        return False
 
 
 class Processes:
