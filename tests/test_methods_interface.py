@@ -92,7 +92,7 @@ def test_specs_have_a_canonical_form(spec: str, canonical: str) -> None:
         ("fedsoft:sigma_fedsoft=0", "fedsoft: sigma_fedsoft must be a number above 0 and at most 1, not 0.0"),
         ("fedadam:server_opt_on_buffers=1", "fedadam: server_opt_on_buffers must be true or false, not '1'"),
         ("clust_psi_pfl:inner=cfl", "unknown single-model method 'cfl'"),
-        ("clust_psi_pfl:mu=0.1", "fedavg has no parameter 'mu'"),
+        ("clust_psi_pfl:mu=0.1", "clust_psi_pfl with fedavg inside has no parameter 'mu'; it has tau_clusters, "),
         ("fedprocks", "unknown method 'fedprocks'"),
     ],
 )

@@ -14,7 +14,7 @@ from clustpsi.methods.base import State
 from clustpsi.methods.fedavg import SingleModel
 from clustpsi.methods.orders import Model, drive
 from clustpsi.results import pack_state, unpack_state
-from clustpsi.run import Cell, open_federation
+from clustpsi.run import Cell, open_cell, open_federation
 from clustpsi.streams import Stream, generator
 
 CONFIG = Config(comm_rounds=4, local_epochs=3, lr=0.05, seed=5)
@@ -209,6 +209,21 @@ def test_prior_pfl_beats_fedavg_under_label_skew_alone_and_inside_clusters(cell:
     )
     assert prior > fedavg + 0.05
     assert inside > fedavg + 0.05
+
+
+def test_clusters_of_single_class_clients_do_as_well_as_their_majority_class() -> None:
+    config = Config(partitioner="similarity", non_iid_param=0.0, num_clients=10, comm_rounds=8, lr=0.01)
+    cell = open_cell(config)
+    state = play("clust_psi_pfl", cell, config, rounds=8)
+    cluster, train, test = state.memory["cluster"], cell.federation.label_counts, cell.federation.test
+    right = 0
+    for c in range(cluster.max() + 1):
+        majority = train[cluster == c].sum(axis=0).argmax()
+        right += sum((cell.federation.labels[test[k]] == majority).sum() for k in np.flatnonzero(cluster == c))
+    sizes = cell.federation.test_sizes
+    accuracy = (accuracies("clust_psi_pfl", cell, state, config) * sizes).sum() / sizes.sum()
+    assert accuracy >= right / sizes.sum() - 0.02
+    assert accuracy > 0.7
 
 
 @pytest.mark.parametrize("inner", SINGLE_MODEL)

@@ -105,22 +105,26 @@ def make_method(spec: str) -> Method:
 
 
 def _build(kind: type[Method], values: dict[str, str]) -> Method:
-    own = parameters_of(kind)
-    inner: dict[str, Any] = {}
+    own, name = parameters_of(kind), kind.name
+    known, inside = list(own), None
     if "inner" in kind.__dataclass_fields__:
-        inner_name = values.get("inner", FedAvg.name)
-        inner_kind = method_types().get(inner_name)
-        singles = [name for name, each in method_types().items() if issubclass(each, SingleModel)]
-        if inner_kind is None or not issubclass(inner_kind, SingleModel):
-            raise unknown_name("single-model method", inner_name, singles)
-        inner["inner"] = _build(
-            inner_kind, {key: value for key, value in values.items() if key not in own and key != "inner"}
-        )
-        values = {key: value for key, value in values.items() if key in own}
+        inside = _single_model(values.get("inner", FedAvg.name))
+        known, name = [*own, "inner", *parameters_of(inside)], f"{name} with {inside.name} inside"
     for key in values:
-        if key not in own:
-            raise ClustPSIError(f"{kind.name} has no parameter {key!r}" + (f"; it has {', '.join(own)}" if own else ""))
-    return kind(**{key: _parse(kind, key, own[key], value) for key, value in values.items()}, **inner)
+        if key not in known:
+            raise ClustPSIError(f"{name} has no parameter {key!r}" + (f"; it has {', '.join(known)}" if known else ""))
+    arguments = {key: _parse(kind, key, own[key], value) for key, value in values.items() if key in own}
+    if inside is not None:
+        rest = {key: value for key, value in values.items() if key not in own and key != "inner"}
+        arguments["inner"] = _build(inside, rest)
+    return kind(**arguments)
+
+
+def _single_model(name: str) -> type[SingleModel]:
+    singles = {key: kind for key, kind in method_types().items() if issubclass(kind, SingleModel)}
+    if name not in singles:
+        raise unknown_name("single-model method", name, singles)
+    return singles[name]
 
 
 def _parse(kind: type[Method], key: str, plain: type, value: str) -> Any:
