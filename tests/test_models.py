@@ -121,7 +121,10 @@ def test_dropout_shares_its_mask_along_broadcast_axes():
     assert (dropped == dropped[:, :1]).all() and 0 < (dropped == 0).mean() < 1
 
 
-@pytest.mark.parametrize(("name", "shape", "dtype"), [("cifar_cnn", (8, 8, 3), np.uint8), ("lstm", (6,), np.int32)])
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype"),
+    [pytest.param("cifar_cnn", (8, 8, 3), np.uint8, marks=pytest.mark.slow), ("lstm", (6,), np.int32)],
+)
 def test_dropout_acts_in_training_only(name, shape, dtype):
     network = network_for(build_model(name, 2), shape, np.dtype(dtype))
     x = random_rows(np.random.default_rng(0), shape, dtype, 4)
@@ -190,7 +193,7 @@ def test_unknown_model_is_named():
         ("logistic", (6,), np.float32),
         ("mlp", (6,), np.float32),
         ("fmnist_cnn", (8, 8), np.uint8),
-        ("cifar_cnn", (8, 8, 3), np.uint8),
+        pytest.param("cifar_cnn", (8, 8, 3), np.uint8, marks=pytest.mark.slow),  # compiles for long
         ("lstm", (5,), np.int32),
         ("embedding_mlp", (5,), np.int32),
     ],
