@@ -435,6 +435,27 @@ def test_cfl_never_splits_one_or_two_clients_nor_with_the_papers_thresholds() ->
     assert len(paper[-1].models) == 1
 
 
+def test_cfl_puts_clients_without_a_finite_update_into_the_larger_half() -> None:
+    class Failing(Server):
+        broken: tuple[int, ...] = (0, 5)
+
+        def train(self, order: Train) -> Trained:
+            kept = ~np.isin(order.clients, self.broken)
+            trained = super().train(order)
+            assert trained.models is not None
+            models = [model if fine else None for model, fine in zip(trained.models, kept, strict=True)]
+            finite = [model for model in models if model is not None]
+            mean = mean_model(finite, np.ones(len(finite))) if finite else None
+            return trained._replace(mean=mean, kept=kept, models=models)
+
+    setting, spec = make_setting([10] * 7, fraction=1.0), "cfl:cfl_preset=relative:warmup=1:eps1=9"
+    state = play(make_method(spec), setting, Failing(lambda k: 1.0 if k < 5 else -1.0), 1)[-1]
+    assert state.memory["cluster"].tolist() == [0, 0, 0, 0, 0, 0, 1]
+    server = Failing(opposite)
+    server.broken = (0, 1, 2, 3, 4, 5)  # nothing to compare the last one with
+    assert len(play(make_method(spec), setting, server, 1)[-1].models) == 1
+
+
 # -------------------------------------------------------------------------------------------------------------- FedSoft
 
 

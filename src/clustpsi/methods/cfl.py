@@ -62,7 +62,7 @@ class CFL(Method):
         )
         for c, leaf in enumerate(leaves):
             cluster[np.isin(setting.clients, leaf.second_half)] = len(models)
-            models[c : c + 1] = leaf.models[:1]
+            models[c] = leaf.models[0]
             models += leaf.models[1:]
         norms = [(t, c, leaf.mean_norm, leaf.max_norm, len(leaf.models) == 2) for c, leaf in enumerate(leaves)]
         memory = {"cluster": cluster, "norms": np.vstack([state.memory["norms"], norms])}
@@ -90,6 +90,8 @@ class CFL(Method):
             clients, models = [*clients, *absent], [*models, *others.models]
         updated = {int(client): new for client, new in zip(clients, models, strict=True) if new is not None}
         known = np.array(sorted(updated), np.int64)
+        if len(known) < 2:
+            return unsplit
         updates = np.stack([updated[int(client)].parameters for client in known])
         updates -= model.parameters
         similarity = cosines(updates)
