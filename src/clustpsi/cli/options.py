@@ -55,7 +55,7 @@ def method_options() -> list[inspect.Parameter]:
     ]
     for name, (plain, owners) in found.items():
         of = ", ".join(f"{kind.name}{'' if each.default is None else f' {each.default}'}" for kind, each in owners)
-        options.append(_option(name, plain | None, None, f"{_help(owners[0][1])} [{of}]", METHOD_PANEL))
+        options.append(_option(name, plain | None, None, f"{of}: {_help(owners[0][1])}", METHOD_PANEL))
     return options
 
 

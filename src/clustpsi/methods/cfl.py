@@ -36,11 +36,13 @@ class CFL(Method):
 
     cfl_preset: str = option(
         "paper",
-        "split if mean_norm < eps1 and max_norm > eps2; or, relative, if mean_norm < eps1 max_norm as well",
+        "what eps1 bounds: the mean update's norm, or its ratio to the largest update's (relative)",
         choices=("paper", "relative"),
     )
-    eps1: float | None = option(None, "bound on the mean update's norm (default: 1e-5; relative: 0.4)", least=0)
-    eps2: float | None = option(None, "bound on the largest update's norm (default: 0.1; relative: 0)", least=0)
+    eps1: float | None = option(
+        None, "split only below this mean norm or ratio (default: 1e-5; relative: 0.4)", least=0
+    )
+    eps2: float | None = option(None, "split only above this largest norm (default: 0.1; relative: 0)", least=0)
     gamma: float = option(0.5, "how far apart the halves must be: sqrt((1 - cosine) / 2) > gamma", least=0, most=1)
     warmup: int | None = option(None, "first round that may split (default: 1; relative: a quarter of T)", least=0)
     linkage: str = option(
