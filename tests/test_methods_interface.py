@@ -1,5 +1,6 @@
 """From names and flags to methods: presets, bad input, methods of other packages."""
 
+import inspect
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ import pytest
 
 from clustpsi import methods
 from clustpsi.cli import main
-from clustpsi.cli.options import chosen_methods
+from clustpsi.cli.options import chosen_methods, with_options
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.methods import make_method, method_spec, method_types, parameters_of
 
@@ -168,6 +169,17 @@ def test_docs_show_the_example_as_it_is() -> None:
     page = (EXAMPLE.parents[1] / "docs" / "extending.md").read_text()
     for name in ("fair_avg.py", "pyproject.toml"):
         assert (EXAMPLE / name).read_text().strip() in page
+
+
+def test_an_option_with_a_taken_name_gives_way() -> None:
+    def command(workers: int = 1, **options: Any) -> None: ...
+
+    def parameter(name: str, annotation: type) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+
+    added = [parameter("lr", float), parameter("lr", str), parameter("workers", str), parameter("mu", float)]
+    with_options(command, added)
+    assert command.__annotations__ == {"lr": float, "mu": float, "workers": int}
 
 
 class NoMethod:

@@ -16,10 +16,17 @@ METHOD_PANEL = "Parameters of methods"
 
 
 def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
-    """Give a command that takes ``**options`` these options besides its own."""
+    """Give a command that takes ``**options`` these options besides its own.
+
+    Of two options with one name the command's own counts, then the first: another package's method may have a parameter
+    that is called like a setting of the run.
+    """
     signature = inspect.signature(command)
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    added = list(parameters)
+    named: dict[str, inspect.Parameter] = {}
+    for each in parameters:
+        named.setdefault(each.name, each)
+    added = [each for name, each in named.items() if name not in signature.parameters]
     command.__signature__ = signature.replace(parameters=[*added, *own])  # type: ignore[attr-defined]
     hints = get_type_hints(command, include_extras=True)
     command.__annotations__ = {each.name: each.annotation for each in added} | {
