@@ -124,6 +124,8 @@ class RunFolder:
                 raise RunLocked(
                     f"another process is working on the run {self.path}: wait for it, or choose another --output"
                 ) from None
+            for left_over in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
+                left_over.unlink()
             try:
                 yield
             finally:

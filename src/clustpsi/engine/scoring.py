@@ -5,9 +5,9 @@ from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from clustpsi.engine.network import Network
+from clustpsi.engine.training import cross_entropy
 
 
 @lru_cache
@@ -27,7 +27,6 @@ def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
     ) -> tuple[jax.Array, jax.Array]:
         logits = network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features[rows])
         logits = logits + log_prior
-        losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels[rows])
-        return jnp.argmax(logits, axis=-1) == labels[rows], losses
+        return jnp.argmax(logits, axis=-1) == labels[rows], cross_entropy(logits, labels[rows])
 
     return jax.jit(score)

@@ -45,7 +45,9 @@ from clustpsi.streams import Stream, generator, raw_key
 
 # Up to this many parameters a step is so short that it pays to run clients side by side (docs/benchmarks.md).
 SMALL_MODEL = 4096
-LANES = 8
+# More lanes save little more and wait for the largest client longer; an accelerator wants many, whatever the model.
+LANES = 4
+ACCELERATOR_LANES = 32
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -100,7 +102,9 @@ class Simulator:
         self.federation, self.network, self.seed = federation, network, seed
         self.batch_size, self.local_epochs = batch_size, local_epochs
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
-        self.lanes = lanes or (LANES if network.num_parameters <= SMALL_MODEL or not on_cpu else 1)
+        self.lanes = lanes or (
+            ACCELERATOR_LANES if not on_cpu else LANES if network.num_parameters <= SMALL_MODEL else 1
+        )
         self.ledger = Ledger()
         # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
         parts = [*federation.train, *federation.test]
@@ -224,28 +228,29 @@ class Simulator:
     def _run_chunk(self, tasks: list[_Task], t: int) -> list[tuple[Model, float]]:
         """Train the clients of a chunk side by side; empty lanes have no rows and take no steps."""
         proximal = tasks[0].proximal > 0
-        order = np.zeros((self.lanes, self._order_length), np.int32)
-        keys = np.zeros((self.lanes, 2), np.uint32)
+        lanes = min(self.lanes, 1 << (len(tasks) - 1).bit_length())  # no more than a small chunk needs
+        order = np.zeros((lanes, self._order_length), np.int32)
+        keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
             stream = (self.seed, Stream.TRAINING, t, task.client)
             _fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))
             keys[lane] = raw_key(*stream)
-        padded = [*tasks, *[tasks[-1]] * (self.lanes - len(tasks))]
+        padded = [*tasks, *[tasks[-1]] * (lanes - len(tasks))]
         jobs = Job(
             parameters=_stack([task.start.parameters for task in padded]),
             buffers=_stack([task.start.buffers for task in padded]),
-            optimizer_state=np.zeros((self.lanes, 0), np.float32),
+            optimizer_state=np.zeros((lanes, 0), np.float32),
             order=order,
-            size=np.array([len(task.rows) for task in tasks] + [0] * (self.lanes - len(tasks)), np.int32),
-            epochs=np.full(self.lanes, self.local_epochs, np.int32),
+            size=np.array([len(task.rows) for task in tasks] + [0] * (lanes - len(tasks)), np.int32),
+            epochs=np.full(lanes, self.local_epochs, np.int32),
             key=keys,
             proximal=np.array([task.proximal for task in padded], np.float32),
             anchor=_stack([task.anchor.parameters for task in padded])
             if proximal
-            else np.zeros((self.lanes, 0), np.float32),
+            else np.zeros((lanes, 0), np.float32),
             log_prior=_stack([task.log_prior for task in padded]),
         )
-        result = self._program(proximal, False, self.lanes)(self._features, self._labels, jobs)
+        result = self._program(proximal, False, lanes)(self._features, self._labels, jobs)
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
 

@@ -18,6 +18,17 @@ OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam"
 NEVER = -1e30
 
 
+def _rows(data: jax.Array, rows: jax.Array) -> jax.Array:
+    """Rows that are known to exist: without the check a small model's step is a tenth shorter."""
+    return data.at[rows].get(mode="promise_in_bounds")
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """Of each row.  The label's logit is picked by comparison: indexing would make a slow scatter of the gradient."""
+    own = jnp.where(jnp.arange(logits.shape[-1]) == labels[..., None], logits, 0).sum(axis=-1)
+    return jax.nn.logsumexp(logits, axis=-1) - own
+
+
 @lru_cache
 def make_optimizer(name: str, lr: float) -> optax.GradientTransformation:
     if name not in OPTIMIZERS:
@@ -102,11 +113,11 @@ def local_training(
             rows = jax.lax.dynamic_slice(job.order, (epoch * job.size + batch * batch_size,), (batch_size,))
             count = jnp.minimum(batch_size, job.size - batch * batch_size)
             mask = jnp.arange(batch_size) < count
-            x, y = features[rows], labels[rows]
+            x, y = _rows(features, rows), _rows(labels, rows)
 
             def objective(parameters):  # type: ignore[no-untyped-def]
                 logits, updated = network.train(parameters, buffers, x, mask, jax.random.fold_in(key, i))
-                losses = optax.softmax_cross_entropy_with_integer_labels(logits + job.log_prior, y)
+                losses = cross_entropy(logits + job.log_prior, y)
                 return jnp.where(mask, losses, 0).sum() / count, updated
 
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(parameters)
