@@ -154,3 +154,14 @@ def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert {"fedavg", "local", "centralized", "clust_psi_pfl"} <= set(rows)
     assert rows["clust_psi_pfl"]["parameters"]["psi_features"] == "psi"
+
+
+def test_a_preset_sets_what_is_not_said_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from clustpsi.cli.options import chosen_methods
+
+    robust = {"preset": "robust"}
+    assert chosen_methods("fedavg,clust_psi_pfl", robust) == ["fedavg", "clust_psi_pfl:psi_epsilon=0.001:min_wpsi=0.1"]
+    assert chosen_methods("clust_psi_pfl:min_wpsi=0.5", robust) == ["clust_psi_pfl:min_wpsi=0.5:psi_epsilon=0.001"]
+    assert chosen_methods("clust_psi_pfl", {"preset": "paper"}) == ["clust_psi_pfl"]
+    assert clustpsi("run", "--preset", "papper", "--output", str(tmp_path / "none")) == 2
+    assert "unknown preset 'papper': did you mean 'paper'?" in capsys.readouterr().err

@@ -34,5 +34,5 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print("interrupted: what is finished is kept; go on with --resume", file=sys.stderr)
+        print("interrupted: what is finished is kept (clustpsi run goes on with --resume)", file=sys.stderr)
         raise SystemExit(130) from None

@@ -8,11 +8,12 @@ from typing import Any, get_type_hints
 import typer
 
 from clustpsi.config import Config
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import as_text, make_method, method_types, parameters_of
 from clustpsi.methods.base import Method
 
 METHOD_PANEL = "Parameters of methods"
+PAPER = "paper"  # the preset that the defaults are
 
 
 def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
@@ -53,12 +54,20 @@ def method_options() -> list[inspect.Parameter]:
             found.setdefault(name, (plain, []))[1].append((kind, kind.__dataclass_fields__[name]))
     options = [
         _option(
+            "preset",
+            str | None,
+            None,
+            "values of the methods' parameters: paper (the defaults), or robust (clust_psi_pfl with psi_epsilon 0.001 "
+            "and min_wpsi 0.1)",
+            METHOD_PANEL,
+        ),
+        _option(
             "inner",
             str | None,
             None,
             "clustering methods: single-model method that runs in each cluster (default: fedavg)",
             METHOD_PANEL,
-        )
+        ),
     ]
     for name, (plain, owners) in found.items():
         of = ", ".join(f"{kind.name}{'' if each.default is None else f' {each.default}'}" for kind, each in owners)
@@ -81,6 +90,10 @@ def _option(name: str, annotation: Any, default: Any, help: str, panel: str | No
 def chosen_methods(names: str, parameters: dict[str, Any]) -> list[str]:
     """The methods of a comma-separated list, each with those of the given parameters that it has."""
     given = {key: as_text(value) for key, value in parameters.items() if value is not None}
+    preset = given.pop("preset", PAPER)
+    known = {PAPER, *(name for kind in method_types().values() for name in kind.presets)}
+    if preset not in known:
+        raise unknown_name("preset", preset, known)
     listed = list(method_types()) if names.strip() == "all" else names.split(",")
     specs = [each.strip() for each in listed if each.strip()]
     if not specs:
@@ -88,8 +101,10 @@ def chosen_methods(names: str, parameters: dict[str, Any]) -> list[str]:
     used: set[str] = set()
     chosen = []
     for spec in specs:
-        settable = _settable(make_method(spec), given.get("inner"))
-        own = {key: value for key, value in given.items() if key in settable and f":{key}=" not in spec}
+        method = make_method(spec)
+        settable = _settable(method, given.get("inner"))
+        wanted = {key: as_text(value) for key, value in method.presets.get(preset, {}).items()} | given
+        own = {key: value for key, value in wanted.items() if key in settable and f":{key}=" not in spec}
         used |= settable
         chosen.append(":".join([spec, *(f"{key}={value}" for key, value in own.items())]))
     for key in given:

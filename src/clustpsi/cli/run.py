@@ -177,10 +177,16 @@ def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) ->
     for heading in ("accuracy", "AD", "SDAD", "worst 10%", "tau", "MB", "s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        scores = [row[key] for key in ("global_accuracy", "ad", "sdad", "worst10")]
-        means, stds = [f"{each['mean']:.3f}" for each in scores], [f"±{each['std']:.3f}" for each in scores]
-        cells = [m + s.replace("0.", ".") for m, s in zip(means, stds, strict=True)] if num_seeds > 1 else means
         taus = "-" if row["tau"][0] is None else ",".join(map(str, row["tau"]))
         sent = (row["bytes_up"] + row["bytes_down"]) / 1e6
-        table.add_row(method_title(row["method"]), *cells, taus, f"{sent:.2f}", f"{row['seconds']:.1f}")
+        scores = [_cell(row[key], num_seeds) for key in ("global_accuracy", "ad", "sdad", "worst10")]
+        table.add_row(method_title(row["method"]), *scores, taus, f"{sent:.2f}", f"{row['seconds']:.1f}")
+        if "server_accuracy" in row:
+            scores = [_cell(row[key], num_seeds) for key in ("server_accuracy", "server_ad", "server_sdad")]
+            table.add_row("  mean over the server's models", *scores, style="dim")
     return table
+
+
+def _cell(scores: dict[str, Any], num_seeds: int) -> str:
+    mean, std = f"{scores['mean']:.3f}", f"±{scores['std']:.3f}".replace("0.", ".")
+    return mean + std if num_seeds > 1 else mean

@@ -449,7 +449,7 @@ def _regressor(model: str) -> Any:
 
 
 def _association(part: pd.DataFrame, measure: str) -> dict[str, Any]:
-    from scipy.stats import spearmanr
+    from scipy.stats import spearmanr  # here, because it takes its time to load
 
     within = [
         float(spearmanr(group[measure], group["level"]).statistic)

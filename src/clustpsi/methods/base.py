@@ -122,6 +122,8 @@ class Method(ABC):
     family: ClassVar[str]
     idea: ClassVar[str]
     paper: ClassVar[str]
+    # Named sets of parameters other than the defaults, which are the paper's.
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __post_init__(self) -> None:
         for key, parameter in self.__dataclass_fields__.items():

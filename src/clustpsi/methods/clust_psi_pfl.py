@@ -5,6 +5,7 @@ and A. Vitaletti. Clust-PSI-PFL: a population stability index approach for clust
 learning.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -24,6 +25,8 @@ class ClustPSIPFL(Method):
     family: ClassVar[str] = "clustering"
     idea: ClassVar[str] = "K-means++ on the clients' PSI, clusters by silhouette, one model per cluster"
     paper: ClassVar[str] = "Jimenez-Gutierrez et al., Clust-PSI-PFL"
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"robust": {"psi_epsilon": 1e-3, "min_wpsi": 0.1}}
 
     tau_clusters: int | None = option(None, "number of clusters (default: the best silhouette decides)", least=1)
     psi_features: str = option(
