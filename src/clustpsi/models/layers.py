@@ -1,13 +1,23 @@
 """The parts that the models share, in the form that is fastest to train on a CPU."""
 
+import math
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax import lax
 
 # New running statistics are 0.9 * old + 0.1 * batch.  A client takes a few dozen steps a round: with Keras' 0.99 the
 # statistics that are averaged and used for evaluation would still be mostly those of the round before.
 BATCH_NORM_MOMENTUM = 0.9
+BATCH_NORM_EPSILON = 1e-5
+
+# With fewer channels, in or out, the transforms cost more than the multiplications they save.
+WINOGRAD_CHANNELS = 32
+IMAGES_AT_A_TIME = 4
+KERNEL_TRANSFORM = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.float32)
 
 
 def pixels(x: jax.Array) -> jax.Array:
@@ -18,29 +28,124 @@ def pixels(x: jax.Array) -> jax.Array:
 
 
 def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """A convolution with stride 1 and zero padding to the same size.
+    """A 3 x 3 convolution with stride 1 and zero padding to the same size.
 
-    On the CPU it is a matrix product over patches, which XLA computes, forward and backward, many times faster than its
-    own convolution there (docs/benchmarks.md).
+    On the CPU it consists of matrix products, which XLA computes, forward and backward, many times faster than its own
+    convolution there (docs/benchmarks.md).
 
     Parameters
     ----------
     x
         Rows, height, width, channels.
     kernel
-        Height, width (both odd), channels in, channels out.
+        3, 3, channels in, channels out.
     """
     if jax.default_backend() != "cpu":
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    rows, height, width, _ = x.shape
-    down, right, channels, features = kernel.shape
+    if min(kernel.shape[2:]) < WINOGRAD_CHANNELS:
+        return patch_convolution(x, kernel)
+    _, height, width, _ = x.shape
+    even = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
+    return winograd_convolution(even, kernel)[:, :height, :width]
+
+
+def patch_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """The convolution as one product of all 3 x 3 patches with the kernel."""
+    rows, height, width, channels = x.shape
     # The barrier has the input computed once: XLA would otherwise fuse what leads to it into each of the nine slices.
-    padded = jnp.pad(lax.optimization_barrier(x), ((0, 0), (down // 2, down // 2), (right // 2, right // 2), (0, 0)))
-    patches = jnp.concatenate(
-        [padded[:, i : i + height, j : j + width] for i in range(down) for j in range(right)], axis=-1
-    )
-    flat = patches.reshape(rows * height * width, down * right * channels) @ kernel.reshape(-1, features)
-    return flat.reshape(rows, height, width, features)
+    padded = jnp.pad(lax.optimization_barrier(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    patches = jnp.concatenate([padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=-1)
+    flat = patches.reshape(rows * height * width, 9 * channels) @ kernel.reshape(9 * channels, -1)
+    return flat.reshape(rows, height, width, -1)
+
+
+@jax.custom_vjp
+def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """The convolution of images of even height and width by Winograd's minimal filtering F(2 x 2, 3 x 3).
+
+    A square of 2 x 2 results takes 16 multiplications per pair of channels instead of 36: the 4 x 4 pixels under it,
+    the kernel and the result each go through a small linear transform, and in between each of the 16 transformed
+    positions is a matrix product over the channels.
+    """
+    weights = jnp.einsum("ui,vj,ijcf->uvcf", KERNEL_TRANSFORM, KERNEL_TRANSFORM, kernel)
+
+    def convolve(block: jax.Array) -> jax.Array:
+        rows, height, width, _ = block.shape
+        products = [
+            [(pixels @ w).reshape(rows, height // 2, width // 2, -1) for pixels, w in zip(*line, strict=True)]
+            for line in zip(_transformed_input(block), weights, strict=True)
+        ]
+        columns = [_transform_result(column) for column in zip(*products, strict=True)]
+        squares = [jnp.stack(_transform_result(line), axis=3) for line in zip(*columns, strict=True)]
+        return jnp.stack(squares, axis=2).reshape(rows, height, width, -1)
+
+    return lax.map(convolve, _blocks(x)).reshape(*x.shape[:3], -1)
+
+
+def _winograd_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return winograd_convolution(x, kernel), (x, kernel)
+
+
+def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The input's gradient is a convolution too; the kernel's goes through the transforms in the other direction."""
+    x, kernel = inputs
+
+    def add_block(total: jax.Array, block: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        x, cotangent = block
+        lines = zip(_transformed_input(x), _transformed_cotangent(cotangent), strict=True)
+        return total + jnp.stack([jnp.stack([a.T @ b for a, b in zip(*line, strict=True)]) for line in lines]), None
+
+    zero = jnp.zeros((4, 4, *kernel.shape[2:]), kernel.dtype)
+    to_weights, _ = lax.scan(add_block, zero, (_blocks(x), _blocks(cotangent)))
+    to_kernel = jnp.einsum("ui,vj,uvcf->ijcf", KERNEL_TRANSFORM, KERNEL_TRANSFORM, to_weights)
+    return winograd_convolution(cotangent, kernel[::-1, ::-1].swapaxes(2, 3)), to_kernel
+
+
+winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
+
+
+def _blocks(x: jax.Array) -> jax.Array:
+    """A few images at a time, because the transformed input of a whole batch would not fit the processor's caches."""
+    size = math.gcd(x.shape[0], IMAGES_AT_A_TIME)
+    return x.reshape(-1, size, *x.shape[1:])
+
+
+def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
+    """4 x 4 matrices (squares, channels)."""
+    rows, height, width, channels = x.shape
+    padded = lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    pairs = padded.reshape(rows, height // 2 + 1, 2, width // 2 + 1, 2, channels)
+
+    def transform(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> list[jax.Array]:
+        return [a - c, b + c, c - b, b - d]
+
+    lines = transform(pairs[:, :-1, 0], pairs[:, :-1, 1], pairs[:, 1:, 0], pairs[:, 1:, 1])
+    return [
+        [
+            position.reshape(-1, channels)
+            for position in transform(line[:, :, :-1, 0], line[:, :, :-1, 1], line[:, :, 1:, 0], line[:, :, 1:, 1])
+        ]
+        for line in lines
+    ]
+
+
+def _transform_result(four: Sequence[jax.Array]) -> list[jax.Array]:
+    a, b, c, d = four
+    return [a + b + c, b - c - d]
+
+
+def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
+    """4 x 4 matrices (squares, features), by the transpose of the result's transform."""
+    rows, height, width, features = y.shape
+    pairs = lax.optimization_barrier(y).reshape(rows, height // 2, 2, width // 2, 2, features)
+
+    def transform(a: jax.Array, b: jax.Array) -> list[jax.Array]:
+        return [a, a + b, a - b, -b]
+
+    return [
+        [position.reshape(-1, features) for position in transform(line[:, :, :, 0], line[:, :, :, 1])]
+        for line in transform(pairs[:, :, 0], pairs[:, :, 1])
+    ]
 
 
 class Conv(nn.Module):
@@ -105,6 +210,20 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None) -> jax.Array:
-        rows = None if mask is None else mask.reshape(-1, *[1] * (x.ndim - 1))
-        normalized: jax.Array = nn.BatchNorm(use_running_average=not train, momentum=BATCH_NORM_MOMENTUM)(x, mask=rows)
-        return normalized
+        channels = x.shape[-1:]
+        scale = self.param("scale", nn.initializers.ones, channels)
+        bias = self.param("bias", nn.initializers.zeros, channels)
+        running_mean = self.variable("batch_stats", "mean", jnp.zeros, channels)
+        running_variance = self.variable("batch_stats", "var", jnp.ones, channels)
+        mean, variance = running_mean.value, running_variance.value
+        if train:
+            counted = jnp.ones(x.shape[0]) if mask is None else mask.astype(x.dtype)
+            share = (counted / (counted.sum() * math.prod(x.shape[1:-1]))).reshape(-1, *[1] * (x.ndim - 1))
+            axes = tuple(range(x.ndim - 1))
+            mean = (share * x).sum(axes)
+            variance = jnp.maximum((share * x * x).sum(axes) - mean * mean, 0)
+            for running, batch in ((running_mean, mean), (running_variance, variance)):
+                running.value = BATCH_NORM_MOMENTUM * running.value + (1 - BATCH_NORM_MOMENTUM) * batch
+        # One multiplication and one addition per entry, and as few in the gradient.
+        slope = scale * lax.rsqrt(variance + BATCH_NORM_EPSILON)
+        return x * slope + (bias - mean * slope)
