@@ -198,3 +198,13 @@ def test_validation_never_touches_test_rows() -> None:
     for train, test, validation, kept in zip(real.train, real.test, held.test, held.train, strict=True):
         assert set(validation) | set(kept) == set(train)
         assert not set(validation) & set(kept) and not set(test) & (set(validation) | set(kept))
+
+
+def test_a_changed_file_is_another_data_set(tmp_path: Path) -> None:
+    path = tmp_path / "birds.csv"
+    path.write_text("wing,species\n1,gull\n2,owl\n")
+    config = Config(dataset=str(path), label="species")
+    before = config.folder_name
+    assert config.folder_name == before
+    path.write_text("wing,species\n1,gull\n2,owl\n3,owl\n")
+    assert config.folder_name != before

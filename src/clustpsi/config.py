@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from clustpsi.errors import ClustPSIError, unknown_name
@@ -99,8 +101,18 @@ class Config:
         return "-".join([part for part in parts if part] + [self.digest])
 
     @property
+    def content(self) -> str | None:
+        """Hash of the user's own file: a changed file is another data set, whatever its name."""
+        path = Path(self.dataset)
+        if not path.is_file():
+            return None
+        about = path.stat()
+        return _content(path, about.st_size, about.st_mtime_ns)
+
+    @property
     def digest(self) -> str:
-        text = json.dumps(self.as_dict(), sort_keys=True)
+        content = {} if self.content is None else {"content": self.content}
+        text = json.dumps(self.as_dict() | content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def as_dict(self) -> dict[str, Any]:
@@ -114,6 +126,12 @@ class Config:
             )
         known = {each.name for each in fields(cls)}
         for key in values:
-            if key not in known | {"format"}:
+            if key not in known | {"format", "content"}:
                 raise unknown_name("setting", key, known)
-        return cls(**{key: value for key, value in values.items() if key != "format"})
+        return cls(**{key: value for key, value in values.items() if key in known})
+
+
+@lru_cache
+def _content(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -103,7 +103,8 @@ class RunFolder:
     def create(self, config: Config) -> None:
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self / "config.json", config.as_dict())
+        content = {} if config.content is None else {"content": config.content}
+        write_json(self / "config.json", config.as_dict() | content)
 
     def clear(self) -> None:
         """Remove what a run has written, summary first, so that a half-cleared folder never looks finished."""

@@ -1,11 +1,13 @@
 """The command line: ``clustpsi COMMAND``."""
 
 import sys
+import warnings
+from typing import TextIO
 
 import typer
 
 from clustpsi.cli import data, diagnose, figure, methods, run, study, sweep, table, tune
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
 app = typer.Typer(
     name="clustpsi",
@@ -26,8 +28,22 @@ app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")
 
 
+def _note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as one line; the place in the code is of no use to whoever reads it here."""
+    print(f"note: {message}", file=sys.stderr)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a mistake of the user's is one sentence and exit code 2, never a traceback."""
+    warnings.simplefilter("once", ClustPSIWarning)
+    warnings.showwarning = _note
     try:
         app(args=arguments)
     except ClustPSIError as error:

@@ -162,11 +162,13 @@ def spread(values: list[float]) -> dict[str, Any]:
 
 def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) -> Table:
     level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
-    clients = "natural clients" if config.num_clients is None else f"{config.num_clients} clients"
+    clients = f"{config.partitioner}{level}, {config.num_clients} clients"
+    if config.num_clients is None:
+        clients = "natural clients"
     skewness = f"WPSI {rows[0]['wpsi']['mean']:.2f}"
     over = f"mean ± standard deviation over {num_seeds} seeds" if num_seeds > 1 else "one seed"
     table = Table(
-        title=f"{config.dataset}, {config.partitioner}{level}, {clients}, {config.comm_rounds} rounds, {skewness}",
+        title=f"{config.dataset}, {clients}, {config.comm_rounds} rounds, {skewness}",
         caption=f"round {config.comm_rounds}, {over}; MB: sent both ways\n"
         "AD, SDAD: distance of clients from accuracy 1, less is better",
         box=box.SIMPLE,
