@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
+VOCABULARY = 10_000  # words that have an id of their own
 BATCH_ROWS = 100_000
 
 

@@ -52,8 +52,7 @@ def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
 def patch_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """The convolution as one product of all 3 x 3 patches with the kernel."""
     rows, height, width, channels = x.shape
-    # The barrier has the input computed once: XLA would otherwise fuse what leads to it into each of the nine slices.
-    padded = jnp.pad(lax.optimization_barrier(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    padded = jnp.pad(_computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
     patches = jnp.concatenate([padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=-1)
     flat = patches.reshape(rows * height * width, 9 * channels) @ kernel.reshape(9 * channels, -1)
     return flat.reshape(rows, height, width, -1)
@@ -79,7 +78,8 @@ def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
         squares = [jnp.stack(_transform_result(line), axis=3) for line in zip(*columns, strict=True)]
         return jnp.stack(squares, axis=2).reshape(rows, height, width, -1)
 
-    return lax.map(convolve, _blocks(x)).reshape(*x.shape[:3], -1)
+    convolved: jax.Array = lax.map(convolve, _blocks(x))
+    return convolved.reshape(*x.shape[:3], -1)
 
 
 def _winograd_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -104,6 +104,11 @@ def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array
 winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
 
 
+def _computed_once(x: jax.Array) -> jax.Array:
+    """XLA would otherwise fuse what leads to ``x`` into each of its slices."""
+    return jnp.asarray(lax.optimization_barrier(x))  # type: ignore[no-untyped-call]
+
+
 def _blocks(x: jax.Array) -> jax.Array:
     """A few images at a time, because the transformed input of a whole batch would not fit the processor's caches."""
     size = math.gcd(x.shape[0], IMAGES_AT_A_TIME)
@@ -113,7 +118,7 @@ def _blocks(x: jax.Array) -> jax.Array:
 def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
     """4 x 4 matrices (squares, channels)."""
     rows, height, width, channels = x.shape
-    padded = lax.optimization_barrier(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    padded = _computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
     pairs = padded.reshape(rows, height // 2 + 1, 2, width // 2 + 1, 2, channels)
 
     def transform(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> list[jax.Array]:
@@ -137,7 +142,7 @@ def _transform_result(four: Sequence[jax.Array]) -> list[jax.Array]:
 def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
     """4 x 4 matrices (squares, features), by the transpose of the result's transform."""
     rows, height, width, features = y.shape
-    pairs = lax.optimization_barrier(y).reshape(rows, height // 2, 2, width // 2, 2, features)
+    pairs = _computed_once(y).reshape(rows, height // 2, 2, width // 2, 2, features)
 
     def transform(a: jax.Array, b: jax.Array) -> list[jax.Array]:
         return [a, a + b, a - b, -b]

@@ -5,11 +5,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from clustpsi.datasets.text import FIRST_WORD, PADDING
+from clustpsi.datasets.text import FIRST_WORD, PADDING, VOCABULARY
 from clustpsi.errors import ClustPSIError
 from clustpsi.models.layers import Dropout
 
-VOCABULARY = 10_000
 EMBEDDING = 50
 
 
