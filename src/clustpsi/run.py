@@ -31,12 +31,27 @@ CHECKPOINT_SHARE = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """What a run tells its watcher after every round."""
+    """What a run tells its watcher, after every round and whenever clients have trained.
+
+    Attributes
+    ----------
+    round
+        The last round that has ended.
+    part
+        The share of the next one's training that is done.
+    num_rounds
+        T.
+    global_accuracy
+        At the last evaluation.
+    left_out
+        Clients whose update was not finite, once, when their round ends.
+    """
 
     round: int
+    part: float
     num_rounds: int
     global_accuracy: float
-    left_out: tuple[int, ...]
+    left_out: tuple[int, ...] = ()
 
 
 Watch = Callable[[Progress], None]
@@ -165,6 +180,12 @@ class _Run:
         self.seconds: dict[str, float] = {}
 
     def go(self) -> None:
+        try:
+            self._go()
+        finally:
+            self.simulator.watch = None
+
+    def _go(self) -> None:
         self.simulator.take_ledger()  # what an earlier run on this cell left behind
         if (self.folder / "checkpoint.npz").exists():
             done, state, history = self._load()
@@ -177,6 +198,7 @@ class _Run:
         saved, cost = time.monotonic(), 0.0
         for t in range(done + 1, self.config.comm_rounds + 1):
             rng = generator(self.config.seed, Stream.SAMPLING, t)
+            self._watch_training(t - 1, history)
             work = self.method.round(self.setting, state, t, rng)
             state = drive(work, partial(self.simulator.serve, t=t))
             self._evaluate(t, state, history)
@@ -200,7 +222,13 @@ class _Run:
             self.seconds[purpose] = self.seconds.get(purpose, 0.0) + seconds
         history.add(t, scores, server, ledger, self.method.clusters(self.setting, state))
         if self.watch is not None:
-            self.watch(Progress(t, self.config.comm_rounds, history.last_accuracy, tuple(ledger.left_out)))
+            self.watch(Progress(t, 0.0, self.config.comm_rounds, history.last_accuracy, tuple(ledger.left_out)))
+
+    def _watch_training(self, ended: int, history: History) -> None:
+        """Have the simulator report on a long round while it lasts."""
+        watch, rounds, accuracy = self.watch, self.config.comm_rounds, history.last_accuracy
+        if watch is not None:
+            self.simulator.watch = lambda part: watch(Progress(ended, part, rounds, accuracy))
 
     def _scores(self, deployment: Deployment) -> Scores:
         correct, loss = self.simulator.evaluate(deployment)

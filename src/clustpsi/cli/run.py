@@ -110,7 +110,9 @@ class Watcher:
 
     def __init__(self, console: Console, total_rounds: int) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
-        self.progress = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        # Over everything so far: rounds may take minutes, and the last seconds would say nothing.
+        options: dict[str, Any] = {"speed_estimate_period": 1e9, "disable": not console.is_terminal}
+        self.progress = Progress(*columns, TimeRemainingColumn(), console=console, **options)
         self.task = self.progress.add_task("", total=total_rounds)
         self.name, self.rounds_before, self.rounds_of_run = "", 0, 0
 
@@ -131,9 +133,9 @@ class Watcher:
         self.progress.console.print(f"{self.name}: {text}", style="dim", highlight=False)
 
     def show(self, now: "RunProgress") -> None:
-        """A round has ended."""
+        """Clients have trained, or a round has ended."""
         text = f"{self.name}: round {now.round}/{now.num_rounds}, accuracy {now.global_accuracy:.3f}"
-        self.progress.update(self.task, completed=self.rounds_before + now.round, description=text)
+        self.progress.update(self.task, completed=self.rounds_before + now.round + now.part, description=text)
         if now.left_out:
             clients = ", ".join(map(str, now.left_out))
             self.say(f"round {now.round} leaves out clients whose update is not finite: {clients}")

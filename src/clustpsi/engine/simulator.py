@@ -106,6 +106,7 @@ class Simulator:
             ACCELERATOR_LANES if not on_cpu else LANES if network.num_parameters <= SMALL_MODEL else 1
         )
         self.ledger = Ledger()
+        self.watch: Callable[[float], None] | None = None  # told which share of a training order is done
         # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
         parts = [*federation.train, *federation.test]
         layout, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
@@ -190,13 +191,17 @@ class Simulator:
         ]  # with and without the proximal term are two programs
         chunks = [group[at : at + self.lanes] for group in groups for at in range(0, len(group), self.lanes)]
         sums = [_WeightedMean(order, self.federation.train_sizes) for order in orders]
+        rows, done = sum(len(task.rows) for _, _, task in queue), 0
         for chunk, results in zip(
             chunks,
             self._in_order(lambda chunk: self._run_chunk([task for _, _, task in chunk], t), chunks),
             strict=True,
         ):
-            for (i, j, _), (model, loss) in zip(chunk, results, strict=True):
+            for (i, j, task), (model, loss) in zip(chunk, results, strict=True):
                 sums[i].add(j, model, loss)
+                done += len(task.rows)
+            if self.watch is not None:
+                self.watch(done / rows)
         replies = [each.result() for each in sums]
         for order, reply in zip(orders, replies, strict=True):
             size = (order.start if isinstance(order.start, Model) else order.start[0]).num_bytes

@@ -80,7 +80,7 @@ class Worker:
         from clustpsi.run import Progress, run  # here, because only workers need JAX
 
         def report(progress: Progress) -> None:
-            if watch is not None:
+            if watch is not None and progress.part == 0:  # a round has ended
                 watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
 
         try:
