@@ -1,13 +1,15 @@
-"""Time a training step of every model here and in a plain PyTorch loop, both on one thread.
+"""Time a training step of every model in the simulator and in a plain PyTorch loop on one thread.
 
-    python benchmarks/models.py [--quick] [model ...]
+    python benchmarks/models.py [--quick] [--one-core] [model ...]
 
-Needs ``pip install -e '.[benchmark]'``.  A measurement trains one client for a few dozen steps of batch 32 with a fresh
-Adam.  The two sides take turns, and the smallest CPU time of each counts: with one thread a side it is what the clock
-shows on a quiet machine, and unlike the clock it does not count the time that other processes take.
+Needs ``pip install -e '.[benchmark]'``.  A measurement of the simulator is a round of local training of four clients on
+all its cores (batch 32, fresh Adam); one of PyTorch trains one client on one thread, which on few cores is its fastest
+setting.  The two take turns, the smallest time of each counts, and a step is that time over the number of steps.  With
+--one-core both sides are pinned to one core.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 
@@ -16,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 import torch_reference
-from clustpsi.engine import network_for  # first: it sets how JAX starts
-from clustpsi.engine.training import Job, local_training, make_optimizer
+from clustpsi.datasets.base import Dataset
+from clustpsi.engine import Simulator, network_for
+from clustpsi.federation import Federation
+from clustpsi.methods.orders import Train
 from clustpsi.models import build_model
 
-import jax  # isort: skip
-
+CLIENTS = 4
 BATCH = 32
 #: Shape of a row, number of classes, largest value (None: real numbers), steps of a measurement.
 INPUTS: dict[str, tuple[tuple[int, ...], int, int | None, int]] = {
@@ -44,32 +47,20 @@ def rows_of(name: str, number: int) -> tuple[NDArray[np.generic], NDArray[np.int
     return rng.integers(0, top + 1, (number, *shape)).astype(np.uint8 if top == 255 else np.int32), labels
 
 
-def ours(name: str, steps: int) -> Callable[[], None]:
-    """The program that the simulator runs for one client."""
-    features, labels = rows_of(name, steps * BATCH)
-    network = network_for(build_model(name, INPUTS[name][1]), features.shape[1:], features.dtype)
-    program = local_training(
-        network, make_optimizer("adam", 1e-3), BATCH, proximal=False, keep_optimizer=False, lanes=1
-    )
-    start = network.initial(0, 0)
-    order = np.concatenate([np.random.default_rng(1).permutation(len(labels)), np.zeros(BATCH)])
-    job = Job(
-        parameters=start.parameters[None],
-        buffers=start.buffers[None],
-        optimizer_state=np.zeros((1, 0), np.float32),
-        order=order[None].astype(np.int32),
-        size=np.array([len(labels)], np.int32),
-        epochs=np.ones(1, np.int32),
-        key=np.array([[1, 2]], np.uint32),
-        proximal=np.zeros(1, np.float32),
-        anchor=np.zeros((1, 0), np.float32),
-        log_prior=np.zeros((1, INPUTS[name][1]), np.float32),
-    )
-    on_device = jax.device_put((features, labels, job))
-    return lambda: jax.block_until_ready(program(*on_device))
+def ours(name: str, steps: int) -> Callable[[], object]:
+    """A round of the simulator in which every client takes this many steps."""
+    features, labels = rows_of(name, CLIENTS * (steps * BATCH + 1))
+    own = np.arange(len(labels)).reshape(CLIENTS, -1)
+    classes = tuple(map(str, range(INPUTS[name][1])))
+    dataset = Dataset(name, labels, classes, lambda _: features, model=name)
+    federation = Federation(dataset, tuple(own[:, 1:]), tuple(own[:, :1]), tuple(map(str, range(CLIENTS))))
+    network = network_for(build_model(name, len(classes)), features.shape[1:], features.dtype)
+    simulator = Simulator(federation, network, batch_size=BATCH, local_epochs=1)
+    order = Train(np.arange(CLIENTS), simulator.initial(0))
+    return lambda: simulator.serve(order, 1)
 
 
-def theirs(name: str, steps: int) -> Callable[[], None]:
+def theirs(name: str, steps: int) -> Callable[[], object]:
     """The same in PyTorch."""
     features, labels = rows_of(name, steps * BATCH)
     model = torch_reference.MODELS[name](INPUTS[name][0], INPUTS[name][1])
@@ -78,20 +69,25 @@ def theirs(name: str, steps: int) -> Callable[[], None]:
     return lambda: torch_reference.train(model, x, y, order, len(labels), BATCH)
 
 
-def cpu_seconds(work: Callable[[], None]) -> float:
-    start = time.process_time()
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
     work()
-    return time.process_time() - start
+    return time.perf_counter() - start
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", choices=[[], *INPUTS], metavar="model", help=", ".join(INPUTS))
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--one-core", action="store_true", help="pin both sides to one core")
     arguments = parser.parse_args()
+    if arguments.one_core:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # before JAX counts the cores
     torch.set_num_threads(1)
+    cores = len(os.sched_getaffinity(0))
     print(
-        f"{'model':14} {'PyTorch':>10} {'clustpsi':>10} {'ratio':>6}    microseconds a step (batch {BATCH}, one thread)"
+        f"{'model':14} {'PyTorch':>10} {'clustpsi':>10} {'ratio':>6}    microseconds a step; PyTorch on one thread, "
+        f"clustpsi on {cores} core{'s' if cores > 1 else ''}"
     )
     for name in arguments.models or INPUTS:
         steps = INPUTS[name][-1]
@@ -99,8 +95,8 @@ def main() -> None:
         sides = theirs(name, torch_steps), ours(name, steps)
         for side in sides:
             side()  # compiles, and touches the memory
-        times = [[cpu_seconds(side) for side in sides] for _ in range(3 if arguments.quick else 10)]
-        torch_time, our_time = np.min(times, axis=0) / (torch_steps, steps) * 1e6
+        times = [[seconds(side) for side in sides] for _ in range(3 if arguments.quick else 10)]
+        torch_time, our_time = np.min(times, axis=0) / (torch_steps, CLIENTS * steps) * 1e6
         print(f"{name:14} {torch_time:10,.0f} {our_time:10,.1f} {torch_time / our_time:6.1f}", flush=True)
 
 

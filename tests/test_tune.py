@@ -136,11 +136,7 @@ def test_a_search_is_ranked_kept_and_gone_on_with(
     spec = "fedprox" if best["mu"] == 0.01 else "fedprox:mu=0.5"
     assert report["best"] == f"--agg-method {spec} --lr 0.1 --batch-size 32 --optimizer adam"
 
-    last = [
-        run.summary()["last"]["global_accuracy"]
-        for run in Store(tmp_path)
-        if run.config().agg_method == spec
-    ]
+    last = [run.summary()["last"]["global_accuracy"] for run in Store(tmp_path) if run.config().agg_method == spec]
     assert best["accuracy"] == pytest.approx(np.mean(last)) and len(last) == 2
     assert pd.read_csv(report["file"])["accuracy"].tolist() == accuracies
     assert clustpsi("tune", *given) == 0

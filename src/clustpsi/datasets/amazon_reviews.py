@@ -21,7 +21,7 @@ from clustpsi.datasets.files import find, missing, read_csv
 from clustpsi.errors import ClustPSIError
 
 FILES = ("train_40k.csv", "val_10k.csv")
-VOCABULARY, LENGTH = 10_000, 100
+LENGTH = 100
 
 
 def load(folder: Path) -> Dataset:
@@ -33,7 +33,7 @@ def load(folder: Path) -> Dataset:
     def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.int32]:
         from clustpsi.datasets.text import token_ids
 
-        return token_ids(arrays["ids"], arrays["starts"], train_rows, vocabulary=VOCABULARY, length=LENGTH)
+        return token_ids(arrays["ids"], arrays["starts"], train_rows, length=LENGTH)
 
     return Dataset(
         "amazon_reviews",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CSV = "training.1600000.processed.noemoticon.csv"
 COLUMNS = ["target", "id", "date", "query", "user", "text"]
-VOCABULARY, LENGTH = 10_000, 30
+LENGTH = 30
 
 
 def load(folder: Path) -> Dataset:
@@ -42,7 +42,7 @@ def load(folder: Path) -> Dataset:
     def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.int32]:
         from clustpsi.datasets.text import token_ids
 
-        return token_ids(arrays["ids"], arrays["starts"], train_rows, vocabulary=VOCABULARY, length=LENGTH)
+        return token_ids(arrays["ids"], arrays["starts"], train_rows, length=LENGTH)
 
     return Dataset(
         "sent140",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_CATEGORIES = 50
 MAX_CLASSES = 1_000
 SMALL_TABLE = 2_000
-VOCABULARY, LENGTH = 10_000, 100
+LENGTH = 100
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 
 
@@ -264,7 +264,7 @@ def _text(texts: list[str]) -> tuple[Prepare, str, str]:
     words = split_words([pa.array(texts, pa.large_string())])
 
     def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        return token_ids(words["ids"], words["starts"], train_rows, vocabulary=VOCABULARY, length=LENGTH)
+        return token_ids(words["ids"], words["starts"], train_rows, length=LENGTH)
 
     return prepare, "embedding_mlp", "text"
 

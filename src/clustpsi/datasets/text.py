@@ -44,7 +44,7 @@ def token_ids(
     starts: NDArray[np.int64],
     train_rows: NDArray[np.int64],
     *,
-    vocabulary: int,
+    vocabulary: int = VOCABULARY,
     length: int,
 ) -> NDArray[np.int32]:
     """The first ``length`` words of every text as tokens, for a vocabulary of the training rows' most frequent words.

@@ -32,7 +32,8 @@ class Network:
         self.input_size = int(np.prod(input_shape))
         # Compiled as a whole: the forward pass, which initialization does not need, is then left out.
         self._init = jax.jit(self._variables)
-        parameters, buffers = self._init(jax.random.key(0))
+        shapes = jax.eval_shape(self._variables, jax.random.key(0))
+        parameters, buffers = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         flat_parameters, self.parameters_of = ravel_pytree(parameters)
         flat_buffers, self.buffers_of = _ravel(buffers)
         self.num_parameters, self.num_buffers = flat_parameters.size, flat_buffers.size

@@ -4,15 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import jax
 import platformdirs
-
-# One thread per operation: the simulator keeps every core busy with whole clients instead, which scales better on the
-# small operations of small models and makes results independent of the number of threads.  JAX reads it when it starts.
-_FLAG = "--xla_cpu_multi_thread_eigen"
-if _FLAG not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}=false".strip()
-
-import jax  # noqa: E402
 
 
 def use_compilation_cache() -> None:
