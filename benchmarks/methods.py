@@ -25,8 +25,7 @@ from clustpsi.methods.orders import Losses, NearestModel, Order, Work, drive
 from clustpsi.run import Cell, open_federation
 from clustpsi.streams import Stream, generator
 
-# PoC's default trains four clients only, where FedAvg trains half of all.
-SPECS = {"clust_psi_pfl": "clust_psi_pfl:tau_clusters=4", "poc": "poc:poc_rule=scale_d"}
+SPECS = {"clust_psi_pfl": "clust_psi_pfl:tau_clusters=4"}
 SPLITTING = "cfl:cfl_preset=relative:warmup=1:eps1=9:gamma=0"  # in the first round, whatever the updates
 LARGE_MODEL_FEATURES = 230  # the MLP then has 621,510 parameters, about as many as the paper's FMNIST model
 

@@ -185,7 +185,7 @@ def summary_table(config: Config, rows: list[dict[str, Any]], num_seeds: int) ->
         sent = (row["bytes_up"] + row["bytes_down"]) / 1e6
         scores = [_cell(row[key], num_seeds) for key in ("global_accuracy", "ad", "sdad", "worst10")]
         table.add_row(method_title(row["method"]), *scores, taus, f"{sent:.2f}", f"{row['seconds']:.1f}")
-        if "server_accuracy" in row:
+        if "server_accuracy" in row and row["server_accuracy"] != row["global_accuracy"]:
             scores = [_cell(row[key], num_seeds) for key in ("server_accuracy", "server_ad", "server_sdad")]
             table.add_row("  mean over the server's models", *scores, style="dim")
     return table

@@ -389,8 +389,9 @@ class _WeightedMean:
             self.models[j] = Model(model.parameters.copy(), model.buffers.copy())
         if self.sums is None:
             self.sums = np.zeros(model.parameters.size), np.zeros(model.buffers.size)
-        for total, vector in zip(self.sums, model, strict=True):
-            total += self.weights[j] * vector
+        if self.weights[j] > 0:
+            for total, vector in zip(self.sums, model, strict=True):
+                total += self.weights[j] * vector
 
     def result(self) -> Trained:
         total = self.weights[self.kept].sum()

@@ -57,6 +57,7 @@ class FedSoft(Method):
             [personal[k] for k in union],
             proximal=self.lambda_fedsoft * importance[union].sum(axis=1),
             anchors=mixtures(centres, importance[union]),
+            weights=np.zeros(len(union)),  # no mean over all: every cluster has one of its own
             each=True,
             downloads=self.n_fedsoft,
         )

@@ -79,9 +79,7 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
-        runs = pd.read_csv(
-            path, float_precision="round_trip", dtype={"label": object, "client": object, "text": object}
-        )
+        runs = pd.read_csv(path, dtype={"label": object, "client": object, "text": object})
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
