@@ -95,7 +95,8 @@ class Server:
         ]
         weights = np.ones(len(models)) if order.weights is None else order.weights
         kept = np.ones(len(models), bool)
-        return Trained(mean_model(models, weights), np.arange(len(models)) + 0.5, kept, [*models])
+        mean = mean_model(models, weights) if np.sum(weights) > 0 else None
+        return Trained(mean, np.arange(len(models)) + 0.5, kept, [*models])
 
 
 def play(method: Method, setting: Setting, server: Server, rounds: int) -> list[State]:
