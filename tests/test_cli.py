@@ -78,6 +78,7 @@ MISTAKES = [
     (["--num-clients", "5000"], "from 2 to the 1797 samples, not 5000"),
     (["--num-clients", "400"], "samples"),
     (["--tau-clusters", "9", "--agg-method", "clust_psi_pfl"], "tau_clusters is 9, but there are only 5 clients"),
+    (["--tau-clusters", "9", "--agg-method", "clust_psi_pfl", "--fresh"], "there are only 5 clients"),
     (["--tau-clusters", "0", "--agg-method", "clust_psi_pfl"], "tau_clusters must be a number at least 1, not 0"),
     (["--tau-clusters", "2", "--agg-method", "fedavg"], "--tau-clusters is a parameter of clust_psi_pfl"),
     (["--agg-method", "fedavg:mu=1"], "fedavg has no parameter 'mu'"),

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi import skew
 from clustpsi.clustering import PSIClustering
-from clustpsi.datasets.files import read_csv, reading
+from clustpsi.datasets.files import read_csv, read_parquet
 from clustpsi.errors import ClustPSIError, unknown_name
 
 # What credit scoring reads into a PSI: below 0.1 no significant shift, up to 0.25 a moderate one, above a major one.
@@ -186,11 +186,7 @@ def read_counts(
 def _read_table(path: Path) -> pd.DataFrame:
     if not path.is_file():
         raise ClustPSIError(f"there is no file {path}: a CSV or Parquet file of label counts is needed")
-    if path.suffix.lower() in (".parquet", ".pq"):
-        with reading(path, "Parquet"):
-            frame = pd.read_parquet(path)
-    else:
-        frame = read_csv(path)
+    frame = read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else read_csv(path)
     if frame.empty:
         raise ClustPSIError(f"{path} has no rows: it needs a row a client")
     return frame

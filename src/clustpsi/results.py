@@ -1,8 +1,8 @@
 """Runs as folders: written as the run goes, each file atomically, readable with pandas.
 
 config.json      what was run
-clients.csv      a row a client: samples, label counts, PSI, cluster
-rounds.csv       a row an evaluated round: scores, participants, bytes
+clients.csv      a row a client: samples, PSI, label counts
+rounds.csv       a row a round: scores where it was evaluated, participants, bytes
 accuracy.parquet a row a client and evaluated round: local accuracy and loss
 clusters.csv     for clustering methods: a row a client
 silhouette.csv   for Clust-PSI-PFL: the score of every number of clusters tried
@@ -20,7 +20,6 @@ import fcntl
 import io
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -108,9 +107,10 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove what a run has written, summary first, so that a half-cleared folder never looks finished."""
-        for name in ("summary.json", "checkpoint.npz"):
-            (self / name).unlink(missing_ok=True)
-        shutil.rmtree(self.path)
+        (self / "summary.json").unlink(missing_ok=True)
+        for path in self.path.iterdir():
+            if path.name != ".lock":  # which is held
+                path.unlink()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -254,6 +254,9 @@ class Store:
                 )
             if folder.config() != config:
                 raise ClustPSIError(f"{folder.path} holds a run with other settings than its name says; move it away")
+            if folder.finished:  # but its process was killed before it could tidy up
+                with contextlib.suppress(OSError):
+                    (folder / "checkpoint.npz").unlink(missing_ok=True)
         return folder
 
     def __iter__(self) -> Iterator[RunFolder]:

@@ -9,7 +9,7 @@ import typer
 
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError, unknown_name
-from clustpsi.methods import as_text, make_method, method_types, parameters_of
+from clustpsi.methods import as_text, make_method, method_types, parameters_of, settable
 from clustpsi.methods.base import Method
 
 METHOD_PANEL = "Parameters of methods"
@@ -102,10 +102,10 @@ def chosen_methods(names: str, parameters: dict[str, Any]) -> list[str]:
     chosen = []
     for spec in specs:
         method = make_method(spec)
-        settable = _settable(method, given.get("inner"))
+        has = settable(method, given.get("inner"))
         wanted = {key: as_text(value) for key, value in method.presets.get(preset, {}).items()} | given
-        own = {key: value for key, value in wanted.items() if key in settable and f":{key}=" not in spec}
-        used |= settable
+        own = {key: value for key, value in wanted.items() if key in has and f":{key}=" not in spec}
+        used |= has
         chosen.append(":".join([spec, *(f"{key}={value}" for key, value in own.items())]))
     for key in given:
         if key not in used:
@@ -113,13 +113,3 @@ def chosen_methods(names: str, parameters: dict[str, Any]) -> list[str]:
             owners = ", ".join(name for name, kind in method_types().items() if key in kind.__dataclass_fields__)
             raise ClustPSIError(f"{flag} is a parameter of {owners}, and no chosen method ({', '.join(specs)}) has it")
     return chosen
-
-
-def _settable(method: Method, inner: str | None) -> set[str]:
-    """What can be set for a method, its own parameters and those of the method inside it."""
-    own = set(parameters_of(type(method)))
-    inside: Method | None = getattr(method, "inner", None)
-    if inside is None:
-        return own
-    kind = method_types().get(inner or inside.name, type(inside))
-    return own | {"inner"} | set(parameters_of(kind))

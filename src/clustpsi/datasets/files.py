@@ -117,3 +117,13 @@ def read_csv(path: Path, needed: Iterable[str] = (), **options: Any) -> "pd.Data
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header would lose cells
         table: pd.DataFrame = pd.read_csv(path, index_col=False, encoding="utf-8-sig", low_memory=False, **options)
         return table
+
+
+def read_parquet(path: Path) -> "pd.DataFrame":
+    """A Parquet file."""
+    import pyarrow.parquet as pq
+
+    with reading(path, "Parquet"):
+        check_header(path, pq.read_schema(path).names)
+        frame: pd.DataFrame = pq.read_table(path).to_pandas()
+        return frame

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.datasets.base import Dataset, Prepare
 from clustpsi.datasets.encode import one_hot, standard_scale
-from clustpsi.datasets.files import DataMissing, check_header, read_csv, reading
+from clustpsi.datasets.files import DataMissing, check_header, read_csv, read_parquet, reading
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def from_table(
     if path.name.endswith((".csv", ".csv.gz")):
         return _from_frame(read_csv(path, [label]), name, str(path), label, client, text)
     if path.suffix == ".parquet":
-        return _from_frame(_read_parquet(path), name, str(path), label, client, text)
+        return _from_frame(read_parquet(path), name, str(path), label, client, text)
     if path.suffix == ".npz":
         return _from_npz(path, name, label, client, text)
     raise ClustPSIError(f"{path} is of no known kind: a {', '.join(SUFFIXES)} file is needed")
@@ -116,15 +116,6 @@ def from_arrays(
 
 def _shown(table: object) -> str:
     return str(table) if isinstance(table, str | Path) else "the table"
-
-
-def _read_parquet(path: Path) -> "pd.DataFrame":
-    import pyarrow.parquet as pq
-
-    with reading(path, "Parquet"):
-        check_header(path, pq.read_schema(path).names)
-        frame: pd.DataFrame = pq.read_table(path).to_pandas()
-        return frame
 
 
 def _from_npz(path: Path, name: str, label: str, client: str | None, text: Sequence[str]) -> Dataset:

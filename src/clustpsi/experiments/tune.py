@@ -20,7 +20,7 @@ from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Event, Worker
-from clustpsi.methods import make_method, method_spec, parameters_of
+from clustpsi.methods import make_method, method_spec, settable
 from clustpsi.results import Store, write_csv
 
 Values = Sequence[Any]
@@ -79,9 +79,7 @@ def search_space(method: str, changes: Mapping[str, str] | None = None) -> dict[
     {'lr': ['0.01'], 'batch_size': ['32'], 'optimizer': ['adam', 'sgd'], 'mu': ['0.001', '0.01', '0.1']}
     """
     made = make_method(method)
-    own = set(parameters_of(type(made)))
-    if hasattr(made, "inner"):
-        own |= {"inner", *parameters_of(type(made.inner))}
+    own = settable(made)
     fixed = {part.partition("=")[0].strip().replace("-", "_") for part in method.split(":")[1:]}
     space = {key: [str(value) for value in values] for key, values in TRAINING.items()}
     space |= {key: [str(value) for value in values] for key, values in OWN.get(made.name, {}).items()}

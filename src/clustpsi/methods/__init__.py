@@ -25,7 +25,7 @@ from clustpsi.methods.local import Local
 from clustpsi.methods.poc import PoC
 from clustpsi.methods.prior_pfl import PriorPFL
 
-__all__ = ["Method", "as_text", "make_method", "method_spec", "method_types", "parameters_of"]
+__all__ = ["Method", "as_text", "make_method", "method_spec", "method_types", "parameters_of", "settable"]
 
 BUILT_IN: tuple[type[Method], ...] = (
     Centralized,
@@ -76,6 +76,16 @@ def parameters_of(kind: type[Method]) -> dict[str, type]:
     """A method's parameters and their types (None left out), except the method inside it."""
     hints = get_type_hints(kind)
     return {f.name: _plain(hints[f.name]) for f in fields(kind) if f.name != "inner"}
+
+
+def settable(method: Method, inner: str | None = None) -> set[str]:
+    """What can be set for a method: its own parameters and those of the method inside it, or of ``inner`` there."""
+    own = set(parameters_of(type(method)))
+    inside: Method | None = getattr(method, "inner", None)
+    if inside is None:
+        return own
+    kind = method_types().get(inner or inside.name, type(inside))
+    return own | {"inner"} | set(parameters_of(kind))
 
 
 def _plain(hint: Any) -> type:
