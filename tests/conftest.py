@@ -1,11 +1,19 @@
 """Federations small enough for tests."""
 
+import os
+
 import numpy as np
 import pytest
+from hypothesis import settings
 from numpy.typing import NDArray
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.federation import Federation
+
+# Continuous integration tries the same examples every time; a developer's runs look for new ones.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 def make_federation(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clustpsi import partition, skew
@@ -57,8 +57,12 @@ def test_similarity_on_counts_is_distributed_as_on_rows(s: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_counts_have_the_sizes_of_a_partition_of_rows(sizes: list[int], num_clients: int, s: float) -> None:
     labels = np.repeat(np.arange(len(sizes)), sizes)
-    clients = partition.similarity(labels, num_clients, s, seed=1) if len(labels) >= num_clients else None
-    if clients is None or min(map(len, clients)) == 0:
+    assume(len(labels) >= num_clients)
+    try:
+        clients = partition.similarity(labels, num_clients, s, seed=1)
+    except InfeasiblePartition:
+        with pytest.raises(InfeasiblePartition, match="too few"):
+            study.similarity_counts(sizes, num_clients, s, np.random.default_rng(1))
         return
     counts = study.similarity_counts(sizes, num_clients, s, np.random.default_rng(1))
     assert (counts >= 0).all() and (counts.sum(axis=0) <= sizes).all()
