@@ -70,8 +70,8 @@ def plain_training(
     return np.asarray(jax.flatten_util.ravel_pytree(parameters)[0])
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_local_training_is_the_plain_loop_for_every_client_size(federation: Federation, lanes: int) -> None:
+@pytest.mark.parametrize("lanes", [None, 1, 4])
+def test_local_training_is_the_plain_loop_for_every_client_size(federation: Federation, lanes: int | None) -> None:
     simulator = simulate(federation, lanes=lanes)
     start = simulator.initial(0)
     trained = simulator.serve(Train(EVERYBODY, start, each=True), 2)
@@ -92,8 +92,9 @@ def test_the_mean_is_weighted_by_samples_or_as_asked(federation: Federation) -> 
     assert uniform.models is None
 
 
-def test_proximal_term_pulls_towards_start_or_anchor(federation: Federation) -> None:
-    simulator = simulate(federation)
+@pytest.mark.parametrize("lanes", [None, 2])
+def test_proximal_term_pulls_towards_start_or_anchor(federation: Federation, lanes: int | None) -> None:
+    simulator = simulate(federation, lanes=lanes)
     start, anchor = simulator.initial(0), simulator.initial(1)
     clients = np.array([1, 5])
     own = simulator.serve(Train(clients, start, proximal=0.5, each=True), 1)
@@ -110,8 +111,11 @@ def test_proximal_term_pulls_towards_start_or_anchor(federation: Federation) -> 
     )
 
 
-def test_log_prior_enters_the_loss_and_minus_infinity_freezes_a_class(federation: Federation) -> None:
-    simulator = simulate(federation)
+@pytest.mark.parametrize("lanes", [None, 2])
+def test_log_prior_enters_the_loss_and_minus_infinity_freezes_a_class(
+    federation: Federation, lanes: int | None
+) -> None:
+    simulator = simulate(federation, lanes=lanes)
     start = simulator.initial(0)
     rows = federation.train[5]
     shares = np.bincount(federation.labels[rows], minlength=3) / len(rows)
@@ -178,14 +182,40 @@ def test_an_update_that_is_not_finite_is_left_out() -> None:
     assert nobody.mean is None
 
 
-def test_pooled_training_goes_on_with_its_optimizer(federation: Federation) -> None:
-    simulator = simulate(federation)
+@pytest.mark.parametrize("lanes", [None, 1])
+def test_pooled_training_goes_on_with_its_optimizer(federation: Federation, lanes: int | None) -> None:
+    simulator = simulate(federation, lanes=lanes)
     first = simulator.serve(TrainPooled(simulator.initial(0), 2), 1)
     kept = simulator.serve(TrainPooled(first.model, 1, first.optimizer_state), 2)
     reset = simulator.serve(TrainPooled(first.model, 1), 2)
     assert first.optimizer_state[0] == 2 * -(-len(federation.train_rows) // 32)  # Adam's count of steps
     assert kept.loss < first.loss
     assert not np.array_equal(kept.model.parameters, reset.model.parameters)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_written_out_softmax_regression_is_the_general_program(federation: Federation, optimizer: str) -> None:
+    written_out, general = simulate(federation, optimizer=optimizer), simulate(federation, optimizer=optimizer, lanes=1)
+    assert written_out._written_out and not general._written_out
+    start = general.initial(0)
+    order = Train(EVERYBODY, start, proximal=0.1, log_prior=np.log(np.full((7, 3), [0.2, 0.3, 0.5])))
+    ours, theirs = written_out.serve(order, 1), general.serve(order, 1)
+    np.testing.assert_allclose(ours.mean.parameters, theirs.mean.parameters, atol=2e-6)
+    np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-5)
+    first, second = written_out.serve(TrainPooled(start, 2), 1), general.serve(TrainPooled(start, 2), 1)
+    # Either goes on where the other stopped: the optimizer's state has one layout.
+    ours = written_out.serve(TrainPooled(second.model, 1, second.optimizer_state), 2)
+    theirs = general.serve(TrainPooled(first.model, 1, first.optimizer_state), 2)
+    np.testing.assert_allclose(ours.model.parameters, theirs.model.parameters, atol=5e-6)
+    np.testing.assert_allclose(ours.optimizer_state, theirs.optimizer_state, atol=1e-5)
+    assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("model", ["logistic", "mlp"])
+def test_only_small_softmax_regression_on_floats_is_written_out(model: str) -> None:
+    small, wide = make_federation([20, 20, 20]), make_federation([20, 20, 20], features=400)
+    assert simulate(small, model)._written_out == (model == "logistic")
+    assert not simulate(wide, model)._written_out
 
 
 def logits_of(simulator: Simulator, model: Model, rows: np.ndarray) -> np.ndarray:
@@ -202,8 +232,9 @@ def row_losses(simulator: Simulator, model: Model, rows: np.ndarray) -> np.ndarr
     return -np.asarray(log_p)[np.arange(len(rows)), simulator.federation.labels[rows]]
 
 
-def test_scores_are_those_of_a_plain_forward_pass(federation: Federation) -> None:
-    simulator = simulate(federation)
+@pytest.mark.parametrize("lanes", [None, 1])
+def test_scores_are_those_of_a_plain_forward_pass(federation: Federation, lanes: int | None) -> None:
+    simulator = simulate(federation, lanes=lanes)
     models = (simulator.initial(0), simulator.initial(1))
     of_client = np.array([0, 1, 0, 1, 0, 1, 1])
     log_prior = np.random.default_rng(0).normal(size=(7, 3))

@@ -29,7 +29,7 @@ class Network:
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], input_dtype: np.dtype[Any]) -> None:
         self.module = module
         self._row = jnp.zeros((1, *input_shape), input_dtype)
-        self.input_size = int(np.prod(input_shape))
+        self.input_size, self.input_dtype = int(np.prod(input_shape)), np.dtype(input_dtype)
         # Compiled as a whole: the forward pass, which initialization does not need, is then left out.
         self._init = jax.jit(self._variables)
         shapes = jax.eval_shape(self._variables, jax.random.key(0))

@@ -1,9 +1,9 @@
 """The simulator: serves a method's orders for a whole federation on one machine.
 
-Data lives on the device once; a client is a list of row numbers.  Clients train in chunks of lanes (many side by side
-for tiny models, one at a time for others), as many chunks at once as there are cores.  Every random number belongs to a
-(seed, round, client), chunks are formed by a fixed rule and sums run in a fixed order in double precision, so that
-results depend neither on the number of workers nor on who finishes first.
+Data lives on the device once; a client is a list of row numbers.  Clients train in chunks of lanes (several side by
+side for small models, one at a time for others), as many chunks at once as there are cores.  Every random number
+belongs to a (seed, round, client), chunks are formed by a fixed rule and sums run in a fixed order in double precision,
+so that results depend neither on the number of workers nor on who finishes first.
 """
 
 import time
@@ -20,7 +20,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from clustpsi.engine import runtime
+from clustpsi.engine import runtime, softmax_regression
 from clustpsi.engine.network import Network
 from clustpsi.engine.scoring import row_scores
 from clustpsi.engine.training import NEVER, Job, Result, local_training, make_optimizer
@@ -81,7 +81,8 @@ class Simulator:
     workers
         How many chunks of clients run at once; by default one per core (one on an accelerator).
     lanes
-        Clients per chunk; by default decided by the model's size.
+        Clients per chunk of the general program; by default decided by the model's size, and a small softmax
+        regression has a program of its own.
     """
 
     def __init__(
@@ -102,9 +103,11 @@ class Simulator:
         self.federation, self.network, self.seed = federation, network, seed
         self.batch_size, self.local_epochs = batch_size, local_epochs
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
-        self.lanes = lanes or (
-            ACCELERATOR_LANES if not on_cpu else LANES if network.num_parameters <= SMALL_MODEL else 1
-        )
+        self._written_out = lanes is None and softmax_regression.applies(network)
+        if lanes is None:
+            small = network.num_parameters <= SMALL_MODEL and not self._written_out
+            lanes = ACCELERATOR_LANES if not on_cpu else LANES if small else 1
+        self.lanes = lanes
         self.ledger = Ledger()
         self.watch: Callable[[float], None] | None = None  # told which share of a training order is done
         # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
@@ -114,9 +117,11 @@ class Simulator:
         places = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
         self._train_rows, self._test_rows = places[: federation.num_clients], places[federation.num_clients :]
         self._optimizer = make_optimizer(optimizer, lr)
-        self._score = row_scores(network)
+        self._optimizer_settings = optimizer, lr
+        self._score = softmax_regression.row_scores if self._written_out else row_scores(network)
         # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.
-        self._score_rows = int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), 64, 2048))
+        most = 2**14 if self._written_out else 2048
+        self._score_rows = int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), 64, most))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
         self._order_length = _round_up(max(map(len, federation.train)) * local_epochs + batch_size)
 
@@ -288,6 +293,8 @@ class Simulator:
         return Pooled(model, float(result.loss[0]), np.asarray(result.optimizer_state)[0])
 
     def _program(self, proximal: bool, keep_optimizer: bool, lanes: int) -> Callable[..., Result]:
+        if self._written_out:
+            return softmax_regression.local_training(*self._optimizer_settings, self.batch_size)
         return local_training(
             self.network,
             self._optimizer,
@@ -338,16 +345,17 @@ class Simulator:
     def _score_rows_of(
         self, model: Model, rows: NDArray[np.int64], owner: NDArray[np.int64], log_prior: NDArray[np.float64] | None
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Score rows in batches of one fixed size; the last one is filled up."""
+        """Score rows in batches; for a program that is compiled for one size, the last is filled up."""
         size, classes = self._score_rows, self.federation.num_classes
         batches = range(0, len(rows), size)
         parameters, buffers = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
 
         def score(at: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
             own = rows[at : at + size]
-            padded = np.zeros(size, np.int32)
+            length = len(own) if self._written_out else size
+            padded = np.zeros(length, np.int32)
             padded[: len(own)] = own
-            prior = np.zeros((size, classes), np.float32)
+            prior = np.zeros((length, classes), np.float32)
             if log_prior is not None:
                 prior[: len(own)] = np.maximum(log_prior[owner[at : at + size]], NEVER)
             right, losses = self._score(self._features, self._labels, parameters, buffers, padded, prior)
@@ -403,7 +411,7 @@ class _WeightedMean:
 
 def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rng: np.random.Generator) -> None:
     """Write the rows of each epoch, reshuffled, one epoch after the other."""
-    epoch = rows.astype(np.int32)
+    epoch = rows.astype(np.int64)  # NumPy shuffles integers of the machine's size fastest
     for e in range(epochs):
         rng.shuffle(epoch)
         out[e * len(epoch) : (e + 1) * len(epoch)] = epoch

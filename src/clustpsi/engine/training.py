@@ -1,7 +1,7 @@
 """Local training: all epochs of a client, or of several clients side by side, in one compiled program."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,11 @@ from jax.flatten_util import ravel_pytree
 from clustpsi.engine.network import Network, as_vector
 from clustpsi.errors import unknown_name
 
-OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": optax.adam, "sgd": optax.sgd}
+ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}
+OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
+    "adam": partial(optax.adam, **ADAM),
+    "sgd": optax.sgd,
+}
 
 # Finite, because -inf minus -inf is not a number; far enough for a class's probability and gradient to be exactly 0.
 NEVER = -1e30

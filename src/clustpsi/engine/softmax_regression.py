@@ -1,0 +1,182 @@
+"""Softmax regression, written out: training and scoring as plain compiled loops.
+
+The general programs hand the few numbers of such a step from operation to operation, which takes longer than the
+arithmetic (docs/benchmarks.md).  Here a client's whole training is one loop.  It takes the same steps in the same
+precision as :func:`clustpsi.engine.training.local_training` and differs from it in rounding only.
+"""
+
+from collections.abc import Callable
+from math import exp, log, sqrt
+from typing import Any
+
+import jax
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from clustpsi.engine.network import Network
+from clustpsi.engine.training import ADAM, Job, Result
+from clustpsi.models.dense import Logistic
+
+# Beyond this many parameters matrix products are faster.
+MOST_PARAMETERS = 1024
+
+B1, B2, EPS = (np.float32(ADAM[name]) for name in ("b1", "b2", "eps"))
+ONE = np.float32(1)
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int32]
+
+# Sums may be reordered, so that they fill vector registers; values that are not finite stay what they are.
+_compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+
+
+def applies(network: Network) -> bool:
+    """Whether the model is a small softmax regression over floating-point features, on the CPU."""
+    return (
+        isinstance(network.module, Logistic)
+        and network.input_dtype == np.float32
+        and network.num_parameters <= MOST_PARAMETERS
+        and jax.default_backend() == "cpu"
+    )
+
+
+def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any, Any, Job], Result]:
+    """Like the general :func:`~clustpsi.engine.training.local_training`, for one lane."""
+    adam, rate = optimizer == "adam", np.float32(lr)
+
+    def train(features: Any, labels: Any, job: Job) -> Result:
+        rows = np.asarray(features)
+        parameters = np.array(job.parameters[0])
+        given = job.optimizer_state[0]  # as JAX flattens it: steps taken, first moments, second moments
+        state = np.zeros(1 + 2 * parameters.size if adam else 0, np.float32)
+        if given.size:
+            state[:] = given
+        anchor = job.anchor[0] if job.anchor.shape[1] else parameters.copy()
+        loss = _train(
+            rows.reshape(len(rows), -1), np.asarray(labels), job.order[0], int(job.size[0]), int(job.epochs[0]),
+            batch_size, parameters, state, np.float32(job.proximal[0]), anchor, job.log_prior[0], rate,
+        )  # fmt: skip
+        kept = state if given.size else given
+        return Result(parameters[None], np.asarray(job.buffers), kept[None], np.array([loss], np.float32))
+
+    return train
+
+
+def row_scores(
+    features: Any, labels: Any, parameters: Any, buffers: Any, rows: Integers, log_prior: Floats
+) -> tuple[NDArray[np.bool_], Floats]:
+    """Like the general :func:`~clustpsi.engine.scoring.row_scores`."""
+    table = np.asarray(features)
+    right, losses = np.empty(len(rows), np.bool_), np.empty(len(rows), np.float32)
+    _score(table.reshape(len(table), -1), np.asarray(labels), np.asarray(parameters), rows, log_prior, right, losses)
+    return right, losses
+
+
+@_compiled
+def _train(
+    features: Floats, labels: Integers, order: Integers, size: int, epochs: int, batch_size: int,
+    parameters: Floats, state: Floats, proximal: np.float32, anchor: Floats, log_prior: Floats, lr: np.float32,
+) -> float:  # fmt: skip
+    """Train ``parameters`` (biases, then weights by feature and class) and ``state`` in place; give the mean loss."""
+    width, classes = features.shape[1], log_prior.size
+    # Column-wise, so that the inner loops run over the rows of a batch.
+    x = np.empty((width, batch_size), np.float32)
+    p = np.empty((classes, batch_size), np.float32)
+    largest, total = np.empty(batch_size, np.float32), np.empty(batch_size, np.float32)
+    y = np.empty(batch_size, np.int32)
+    gradient = np.empty(parameters.size, np.float32)
+    taken = state[0] if state.size else np.float32(0)
+    power1, power2 = float(B1) ** taken, float(B2) ** taken
+    loss_sum = 0.0
+    for epoch in range(epochs):
+        for start in range(0, size, batch_size):
+            n = min(batch_size, size - start)
+            at = epoch * size + start
+            for j in range(n):
+                row = order[at + j]
+                y[j] = labels[row]
+                for f in range(width):
+                    x[f, j] = features[row, f]
+            for c in range(classes):
+                bias = parameters[c] + log_prior[c]
+                for j in range(n):
+                    p[c, j] = bias
+                for f in range(width):
+                    weight = parameters[classes * (1 + f) + c]
+                    for j in range(n):
+                        p[c, j] += weight * x[f, j]
+            for j in range(n):
+                largest[j], total[j] = p[0, j], 0
+            for c in range(1, classes):
+                for j in range(n):
+                    largest[j] = max(largest[j], p[c, j])
+            loss = np.float32(0)
+            for j in range(n):
+                loss += largest[j] - p[y[j], j]
+            for c in range(classes):
+                for j in range(n):
+                    p[c, j] = exp(p[c, j] - largest[j])
+                    total[j] += p[c, j]
+            for j in range(n):
+                loss += log(total[j])
+                total[j] = ONE / (total[j] * np.float32(n))
+            for c in range(classes):
+                for j in range(n):
+                    p[c, j] *= total[j]
+            for j in range(n):
+                p[y[j], j] -= ONE / np.float32(n)
+            for c in range(classes):
+                summed = np.float32(0)
+                for j in range(n):
+                    summed += p[c, j]
+                gradient[c] = summed
+                for f in range(width):
+                    summed = np.float32(0)
+                    for j in range(n):
+                        summed += p[c, j] * x[f, j]
+                    gradient[classes * (1 + f) + c] = summed
+            loss_sum += float(loss)
+            if proximal > 0:
+                for i in range(parameters.size):
+                    gradient[i] += proximal * (parameters[i] - anchor[i])
+            if state.size:
+                power1, power2 = power1 * float(B1), power2 * float(B2)
+                unbias1, unbias2 = np.float32(1 / (1 - power1)), np.float32(1 / (1 - power2))
+                first, second = state[1 : 1 + parameters.size], state[1 + parameters.size :]
+                for i in range(parameters.size):
+                    first[i] = B1 * first[i] + (ONE - B1) * gradient[i]
+                    second[i] = B2 * second[i] + (ONE - B2) * gradient[i] * gradient[i]
+                    parameters[i] -= lr * (first[i] * unbias1) / (sqrt(second[i] * unbias2) + EPS)
+                state[0] += ONE
+            else:
+                for i in range(parameters.size):
+                    parameters[i] -= lr * gradient[i]
+    return loss_sum / max(size * epochs, 1)
+
+
+@_compiled
+def _score(
+    features: Floats, labels: Integers, parameters: Floats, rows: Integers, log_prior: Floats,
+    right: NDArray[np.bool_], losses: Floats,
+) -> None:  # fmt: skip
+    width, classes = features.shape[1], log_prior.shape[1]
+    logits = np.empty(classes, np.float32)
+    for i in range(rows.size):
+        row = rows[i]
+        for c in range(classes):
+            logits[c] = parameters[c] + log_prior[i, c]
+        for f in range(width):
+            value = features[row, f]
+            for c in range(classes):
+                logits[c] += value * parameters[classes * (1 + f) + c]
+        best = 0
+        for c in range(1, classes):
+            if logits[c] > logits[best]:
+                best = c
+        total = ONE  # the best class's
+        for c in range(classes):
+            if c != best:
+                total += exp(logits[c] - logits[best])
+        right[i] = best == labels[row]
+        losses[i] = log(total) + logits[best] - logits[labels[row]]
