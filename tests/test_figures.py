@@ -21,7 +21,7 @@ from clustpsi.experiments import study
 from clustpsi.methods import method_types
 from clustpsi.report import style
 from clustpsi.report.figures import FIGURES, Request, draw
-from clustpsi.results import Store, write_json
+from clustpsi.results import Store, write_csv, write_json
 
 
 def clustpsi(*arguments: str) -> int:
@@ -38,6 +38,7 @@ def write_run(store: Store, accuracy: float, local: list[float], **settings: obj
     rounds = {"round": np.repeat([0, 40], len(local)), "client": [str(i) for i in range(len(local))] * 2}
     scores = {"accuracy": [0.0] * len(local) + local, "loss": 1.0}
     pd.DataFrame({**rounds, **scores}).to_parquet(folder / "accuracy.parquet")
+    write_csv(folder / "clients.csv", {"client": rounds["client"][: len(local)], "count_a": [1] * len(local)})
     last = {"round": 40, "global_accuracy": accuracy, "ad": 1 - accuracy, "sdad": 0.1, "worst10": 0.1, "loss": 1.0}
     totals = dict.fromkeys(("num_parameters", "tau", "participants", "left_out", "bytes_up", "bytes_down"), 1)
     write_json(folder / "summary.json", {"last": last, "best": last, "skew": {"wpsi": 1.0}, **totals})

@@ -15,12 +15,14 @@ from clustpsi.config import FORMAT, Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.report import paper
+from clustpsi.report.clusters import cluster_table
 from clustpsi.report.runs import parse_filters, read_runs, select, write_runs
 from clustpsi.report.sheet import Sheet, render
 from clustpsi.report.significance import difference_tables, holm, paired_t_test, signed_rank_test
 from clustpsi.report.tables import score_table
-from clustpsi.results import RunFolder, Store, write_json
+from clustpsi.results import RunFolder, Store, write_csv, write_json
 
+COUNTS = ([9, 2, 0, 6], [1, 4, 10, 8])  # of four clients: samples of class no, and of class yes
 SCORES = {"ad": 0.3, "sdad": 0.1, "worst10": 0.2, "loss": 1.0}
 
 
@@ -34,6 +36,12 @@ def leave_run(store: Store, accuracy: float, **settings: Any) -> RunFolder:
         last |= {"server_accuracy": accuracy / 2, "server_ad": 1 - accuracy / 2, "server_sdad": 0.4}
     summary = {"last": last, "best": last, "skew": {"wpsi": 1.0}, "num_parameters": 650, "tau": None}
     summary |= {"participants": 10, "left_out": 0, "bytes_up": 5, "bytes_down": 6, "model": "logistic"}
+    write_csv(
+        folder / "clients.csv", {"client": range(4), "psi": [1.0] * 4, "count_no": COUNTS[0], "count_yes": COUNTS[1]}
+    )
+    if config.agg_method == "clust_psi_pfl":
+        write_csv(folder / "clusters.csv", {"client": range(4), "cluster": [0, 0, 1, 2]})
+        summary["tau"] = 3
     write_json(folder / "timing.json", {"seconds": 1.5})
     write_json(folder / "summary.json", summary)
     return folder
@@ -167,6 +175,9 @@ def test_the_compact_form_gives_the_same_tables(store: Store, tmp_path: Path) ->
         for format in ("terminal", "csv", "latex", "markdown"):
             assert render(sheets[:1], format) == render(sheets[1:], format)
     assert "α=0.01" in sheets[0].headings
+    assert render([cluster_table(read_runs(store.root)[0])], "csv") == render(
+        [cluster_table(read_runs(path)[0])], "csv"
+    )
     assert write_runs(read_runs(path)[0]) == path.read_text()
 
 
@@ -200,11 +211,13 @@ def test_damaged_folders_and_other_versions_are_left_out_with_a_sentence(store: 
     (damaged / "summary.json").write_text('{"last": {}}')
     unreadable = leave_run(store, 0.1, agg_method="fedavg", seed=8)
     (unreadable / "summary.json").write_text("{")
+    without_clients = leave_run(store, 0.1, agg_method="fedavg", seed=6)
+    (without_clients / "clients.csv").unlink()
     old = leave_run(store, 0.1, agg_method="fedavg", seed=9)
     write_json(old / "config.json", {**asdict(old.config()), "format": FORMAT - 1})
     runs, problems = read_runs(store.root)
     assert render([score_table(runs, "global")], "csv") == whole
-    assert len(problems) == 3 and all("left out" in problem for problem in problems)
+    assert len(problems) == 4 and all("left out" in problem for problem in problems)
     assert sum(f"written in format {FORMAT - 1}" in problem for problem in problems) == 1
     csv = tmp_path / "runs.csv"
     csv.write_text(write_runs(runs.assign(format=FORMAT - 1)))
@@ -215,6 +228,25 @@ def test_damaged_folders_and_other_versions_are_left_out_with_a_sentence(store: 
         read_runs(csv)
     with pytest.raises(ClustPSIError, match="there is no store"):
         read_runs(tmp_path / "nowhere")
+
+
+def test_clusters_and_constant_answers(store: Store) -> None:
+    runs, _ = read_runs(store.root)
+    (row,) = runs[
+        (runs["agg_method"] == "clust_psi_pfl") & (runs["seed"] == 1) & (runs["non_iid_param"] == 0.3)
+    ].to_dict("records")
+    # Clusters {0, 1}: 11 no, 5 yes; {2}: 0, 10; {3}: 6, 8.  All: 17, 23.
+    assert (row["singletons"], row["majorities"]) == (2, "1 2")
+    assert row["constant_federation"] == 23 / 40
+    assert row["constant_cluster"] == (11 + 10 + 8) / 40
+    assert row["constant_client"] == (9 + 4 + 10 + 8) / 40
+    sheet = cluster_table(runs)
+    ((name, lines),) = sheet.sections
+    assert name == "ACSIncome, Clust-PSI-PFL"
+    assert [line.name for line in lines] == ["α=0.3", "S=0"]
+    assert [entry.lines[0] for entry in lines[0].entries] == ["3", "2", "1 2", "0.575", "0.725", "0.775", "0.817"]
+    with pytest.raises(ClustPSIError, match="none of these runs has clusters"):
+        cluster_table(select(runs, {"agg_method": "fedavg"}))
 
 
 def test_holms_correction_against_its_definition() -> None:
@@ -252,6 +284,7 @@ def test_the_commands_print_and_write(store: Store, tmp_path: Path, capsys: pyte
         (["global", str(store.root), "--format", "csv", "--agg-method", "fedavg"], "acs_income,fedavg,dirichlet,0.3"),
         (["local", str(store.root), "--against", "paper"], "0.35 +0.04"),
         (["tests", str(store.root), "--measure", "local"], "Wilcoxon"),
+        (["clusters", str(store.root), "--format", "csv"], "acs_income,clust_psi_pfl,similarity,0.0,3,3.0"),
         (["runs", str(store.root), "--where", "seed=2"], "acs_income"),
     ):
         with pytest.raises(SystemExit) as caught:

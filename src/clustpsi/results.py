@@ -228,10 +228,21 @@ class RunFolder:
         return values
 
     def rounds(self) -> pd.DataFrame:
-        return pd.read_csv(self / "rounds.csv")
+        return self._read_csv("rounds.csv")
 
     def clients(self) -> pd.DataFrame:
-        return pd.read_csv(self / "clients.csv")
+        return self._read_csv("clients.csv")
+
+    def clusters(self) -> NDArray[np.int64] | None:
+        """The cluster of each client, if the method has clusters."""
+        exists = (self / "clusters.csv").exists()
+        return self._read_csv("clusters.csv")["cluster"].to_numpy(np.int64) if exists else None
+
+    def _read_csv(self, name: str) -> pd.DataFrame:
+        try:
+            return pd.read_csv(self / name)
+        except (OSError, ValueError) as error:
+            raise ClustPSIError(f"{self.path} is damaged: its {name} cannot be read ({error})") from None
 
     def accuracy(self) -> pd.DataFrame:
         return pd.read_parquet(self / "accuracy.parquet")

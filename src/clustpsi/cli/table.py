@@ -12,7 +12,9 @@ from clustpsi.report.runs import parse_filters, read_runs, select, write_runs
 from clustpsi.report.sheet import FORMATS, Sheet, render
 from clustpsi.results import write_atomically
 
-app = typer.Typer(help="Tables from a store of runs: the paper's two, tests of differences, and all runs.")
+app = typer.Typer(
+    help="Tables from a store of runs: the paper's two, tests of differences, what is in the clusters, and all runs."
+)
 
 Source = Annotated[Path, typer.Argument(help="Store: a folder of runs, or a CSV that `clustpsi table runs` wrote.")]
 Format = Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")]
@@ -89,6 +91,24 @@ def significance(
         raise unknown_name("measure", measure, MEASURES)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     _write(difference_tables(runs, measure, reference, num_clients), format, output)
+
+
+@app.command("clusters")
+def clusters(
+    source: Source = Path("runs"),
+    format: Format = "terminal",
+    output: Output = None,
+    dataset: Dataset = None,
+    num_clients: NumClients = None,
+    comm_rounds: CommRounds = None,
+    agg_method: AggMethod = None,
+    where: Where = None,
+) -> None:
+    """What is in the clusters: their number and majority classes, and how far constant answers would go."""
+    from clustpsi.report.clusters import cluster_table
+
+    runs = _runs(source, dataset, comm_rounds, agg_method, where)
+    _write([cluster_table(runs, num_clients=num_clients)], format, output)
 
 
 @app.command("runs")

@@ -11,6 +11,8 @@ import pandas as pd
 from clustpsi.config import FORMAT, Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
+from clustpsi.report.clusters import COLUMNS as COMPOSITION
+from clustpsi.report.clusters import composition
 from clustpsi.results import RunFolder, Store
 
 SETTINGS = tuple(each.name for each in fields(Config))
@@ -24,7 +26,8 @@ def read_runs(source: Path) -> tuple[pd.DataFrame, list[str]]:
     -------
     runs
         Columns: ``format``; ``status`` (finished or infeasible); the settings of a run; ``last_...`` and ``best_...``,
-        the scores of the last and of the best round; ``skew_...``; what was sent; ``seconds``.
+        the scores of the last and of the best round; ``skew_...``; what was sent; what is in the clusters;
+        ``seconds``.
     problems
         A sentence for each folder that was left out because it is damaged or of a different version.
     """
@@ -70,6 +73,7 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
     row |= {f"best_{key}": value for key, value in summary["best"].items()}
     row |= {f"skew_{key}": value for key, value in summary["skew"].items()}
     row |= {key: summary[key] for key in TOTALS}
+    row |= composition(folder)
     try:
         row["seconds"] = folder.timing()["seconds"]
     except (ClustPSIError, KeyError):  # the only file that is not a result
@@ -98,10 +102,10 @@ def _typed(runs: pd.DataFrame) -> pd.DataFrame:
     """The same columns in the same order with the same types, wherever the runs come from."""
     columns = [*("format", "status"), *SETTINGS]
     rest = [column for column in map(str, runs) if column not in columns and column != "reason"]
-    order = ("last_", "best_", "skew_", *TOTALS, "seconds")
+    order = ("last_", "best_", "skew_", *TOTALS, *COMPOSITION, "seconds")
     rest.sort(key=lambda column: next((i for i, start in enumerate(order) if column.startswith(start)), len(order)))
     runs = runs.reindex(columns=[*columns, *rest])
-    whole = ["num_clients", "seed", *(column for column in TOTALS if column in runs)]
+    whole = ["num_clients", "seed", *(column for column in (*TOTALS, "singletons") if column in runs)]
     return runs.astype(dict.fromkeys(whole, "Int64") | {"non_iid_param": "float64"})
 
 

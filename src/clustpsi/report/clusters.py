@@ -1,0 +1,111 @@
+"""What is in the clusters of runs: which classes dominate them, and how far constant answers would go.
+
+A cluster in which one class prevails can be served well by a model that always names this class.  Three constants put a
+method's accuracy into perspective: the best constant answer for the whole federation, for each cluster, and for each
+client.  They are shares of the training labels; clients' test labels are mixed in the same way.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from clustpsi.errors import ClustPSIError
+from clustpsi.report import paper
+from clustpsi.report.sheet import Entry, Line, Sheet
+from clustpsi.report.tables import comparable, level_order, level_title, method_order, method_title
+from clustpsi.results import RunFolder
+
+COLUMNS = ("singletons", "majorities", "constant_federation", "constant_cluster", "constant_client")
+HEADINGS = (
+    "tau",
+    "of one client",
+    "by majority class",
+    "constant: all",
+    "constant: cluster",
+    "constant: client",
+    "accuracy",
+)
+
+
+def composition(folder: RunFolder) -> dict[str, Any]:
+    """Of one finished run: the columns :data:`COLUMNS`, those about clusters only if there are any.
+
+    ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".
+    """
+    clients = folder.clients()
+    counts = clients[[column for column in clients if str(column).startswith("count_")]].to_numpy(np.int64)
+    row: dict[str, Any] = {
+        "constant_federation": counts.sum(axis=0).max() / counts.sum(),
+        "constant_client": counts.max(axis=1).sum() / counts.sum(),
+    }
+    cluster_of = folder.clusters()
+    if cluster_of is not None:
+        labels, sizes = np.unique(cluster_of, return_counts=True)
+        totals = np.stack([counts[cluster_of == label].sum(axis=0) for label in labels])
+        prevailing = np.bincount(totals.argmax(axis=1), minlength=counts.shape[1])
+        row |= {
+            "singletons": int((sizes == 1).sum()),
+            "majorities": " ".join(map(str, prevailing)),
+            "constant_cluster": totals.max(axis=1).sum() / counts.sum(),
+        }
+    return row
+
+
+def cluster_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Sheet:
+    """Means over seeds for every clustered method under every partition."""
+    clustered = runs[runs["constant_cluster"].notna()] if "constant_cluster" in runs else runs.iloc[:0]
+    if clustered.empty:
+        raise ClustPSIError("none of these runs has clusters: run clust_psi_pfl, say")
+    chosen = comparable(clustered, num_clients).sort_values("seed")
+    sections, rows = [], []
+    for dataset, of_dataset in chosen.groupby("dataset", sort=False):
+        for method in method_order(of_dataset["method"].unique()):
+            own = of_dataset[of_dataset["method"] == method]
+            lines = []
+            for level in level_order(own["level"]):
+                group = own[own["level"].map(lambda each, level=level: each == level)]
+                rows.append(
+                    {
+                        "dataset": dataset,
+                        "method": method,
+                        "partitioner": level[0],
+                        "non_iid_param": level[1],
+                        "seeds": len(group),
+                        "tau": float(group["tau"].mean()),
+                        "tau_least": int(group["tau"].min()),
+                        "tau_most": int(group["tau"].max()),
+                        "singletons": float(group["singletons"].mean()),
+                        "majorities": " ".join(f"{number:g}" for number in _mean_majorities(list(group["majorities"]))),
+                        **{
+                            f"constant_{who}": group[f"constant_{who}"].mean()
+                            for who in ("federation", "cluster", "client")
+                        },
+                        "global_accuracy": group["last_global_accuracy"].mean(),
+                    }
+                )
+                lines.append(Line(level_title(level), _entries(rows[-1])))
+            sections.append((f"{paper.DATASETS.get(str(dataset), str(dataset))}, {method_title(method)}", lines))
+    size = chosen["num_clients"].dropna().unique()
+    title = "Clusters, and the accuracy of constant answers (means over seeds)" + (
+        f", {size[0]} clients" if len(size) else ""
+    )
+    notes = [
+        "tau: mean (least to most); by majority class: how many clusters have class 1, 2, ... as their most frequent",
+        "constant: accuracy of always naming the most frequent class of all clients, of the cluster, of the client",
+    ]
+    return Sheet(title, HEADINGS, sections, pd.DataFrame(rows), notes, corner=("method", "partition"))
+
+
+def _entries(row: dict[str, Any]) -> tuple[Entry, ...]:
+    span = f" ({row['tau_least']} to {row['tau_most']})" if row["tau_least"] < row["tau_most"] else ""
+    texts = [f"{row['tau']:.3g}{span}", f"{row['singletons']:.3g}", row["majorities"]]
+    texts += [
+        f"{row[key]:.3f}" for key in ("constant_federation", "constant_cluster", "constant_client", "global_accuracy")
+    ]
+    return tuple(Entry((text,)) for text in texts)
+
+
+def _mean_majorities(texts: Sequence[str]) -> list[float]:
+    return [round(float(mean), 1) for mean in np.array([text.split() for text in texts], float).mean(axis=0)]
