@@ -7,8 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from clustpsi.cli.lists import numbers
-from clustpsi.cli.run import parse_seeds
+from clustpsi.cli.lists import numbers, parse_seeds
 
 
 def command(
@@ -64,7 +63,7 @@ def command(
         num_clients=None if num_clients is None else numbers("--num-clients", num_clients, int),
         alphas=None if alphas is None else numbers("--alphas", alphas, float),
         similarities=None if similarities is None else numbers("--similarities", similarities, float),
-        seeds=None if seeds_list is None else tuple(parse_seeds(seeds_list)),
+        seeds=None if seeds_list is None else parse_seeds(seeds_list),
         runs=runs,
         where=parse_filters(where or []),
         study=study,

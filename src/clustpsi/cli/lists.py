@@ -35,6 +35,18 @@ def numbers(flag: str, text: str, kind: type[Number]) -> tuple[Number, ...]:
     return values
 
 
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds.
+
+    >>> parse_seeds("42,0")
+    (42, 0)
+    """
+    values = numbers("--seeds-list", text, int)
+    if min(values) < 0:
+        raise ClustPSIError(f"--seeds-list must be numbers from 0 up, not {text!r}")
+    return values
+
+
 def joined(values: tuple[float, ...]) -> str:
     """The text that :func:`numbers` gives these values for.
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from clustpsi.cli.lists import parse_seeds
 from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
@@ -93,16 +94,6 @@ def command(
 
 
 with_options(command, [*config_options("agg_method", "seed"), *method_options()])
-
-
-def parse_seeds(text: str) -> list[int]:
-    try:
-        seeds = [int(each) for each in text.split(",") if each.strip()]
-    except ValueError:
-        raise ClustPSIError(f"--seeds-list must be whole numbers with commas between them, not {text!r}") from None
-    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        raise ClustPSIError(f"--seeds-list must be different numbers from 0 up, at least one, not {text!r}")
-    return seeds
 
 
 class Watcher:

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from clustpsi.cli.lists import parse_seeds
 from clustpsi.cli.options import config_options, with_options
-from clustpsi.cli.run import parse_seeds
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments.sweep import Pool, Processes, Sweep
 from clustpsi.experiments.tune import TRAINING, Search, ThisProcess
