@@ -13,7 +13,7 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
 from clustpsi.methods.orders import Train
 from clustpsi.models import MODELS, build_model
-from clustpsi.models.layers import BatchNorm, Dropout, convolution, dropout_mask, max_pool, pixels
+from clustpsi.models.layers import BatchNorm, Dropout, convolution, dropout_mask, images_last, max_pool, pixels, product
 
 #: Model, shape and type of a row, classes, parameters, buffers: the paper's data sets.
 SIZES = [
@@ -52,8 +52,8 @@ def test_every_model_is_covered():
     assert {size[0] for size in SIZES} == set(MODELS)
 
 
-@pytest.mark.parametrize(("channels", "features"), [(1, 4), (3, 4), (32, 33)])
-def test_convolution_equals_the_native_one_with_its_gradients(channels, features):
+@pytest.mark.parametrize(("channels", "features", "last"), [(1, 4, True), (3, 4, True), (3, 4, False), (32, 33, False)])
+def test_convolution_equals_the_native_one_with_its_gradients(channels, features, last):
     """Few channels and many take different ways; odd sizes, and a number of images that is no multiple of a block."""
     rng = np.random.default_rng(1)
     x, kernel, cotangent = (
@@ -64,6 +64,9 @@ def test_convolution_equals_the_native_one_with_its_gradients(channels, features
     def native(x, kernel):
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
+    def ours(x, kernel):
+        return images_last(convolution(images_last(x), kernel, last=True)) if last else convolution(x, kernel)
+
     def results(function):
         def all_three(x, kernel, cotangent):
             y, back = jax.vjp(function, x, kernel)
@@ -72,14 +75,25 @@ def test_convolution_equals_the_native_one_with_its_gradients(channels, features
         return all_three
 
     expected = jax.jit(results(native))(x, kernel, cotangent)
-    side_by_side = jax.jit(jax.vmap(results(convolution)))(*(jnp.stack([a, 2 * a]) for a in (x, kernel, cotangent)))
-    for ours, lanes, reference in zip(
-        jax.jit(results(convolution))(x, kernel, cotangent), side_by_side, expected, strict=True
+    side_by_side = jax.jit(jax.vmap(results(ours)))(*(jnp.stack([a, 2 * a]) for a in (x, kernel, cotangent)))
+    for result, lanes, reference in zip(
+        jax.jit(results(ours))(x, kernel, cotangent), side_by_side, expected, strict=True
     ):
         tolerance = 2e-6 * float(jnp.abs(reference).max())
-        np.testing.assert_allclose(ours, reference, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(result, reference, rtol=0, atol=tolerance)
         np.testing.assert_allclose(lanes[0], reference, rtol=0, atol=tolerance)
         np.testing.assert_allclose(lanes[1], 4 * reference, rtol=0, atol=4 * tolerance)
+
+
+def test_product_equals_the_plain_one_with_its_gradients():
+    rng = np.random.default_rng(5)
+    x, kernel, cotangent = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 4, 7), (2, 7, 3), (2, 4, 3))
+    )
+    value, back = jax.vjp(jax.vmap(product), x, kernel)
+    expected = x @ kernel, cotangent @ kernel.swapaxes(1, 2), x.swapaxes(1, 2) @ cotangent
+    for ours, reference in zip((value, *back(cotangent)), expected, strict=True):
+        np.testing.assert_allclose(ours, reference, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [(6, 8), (7, 5)])

@@ -3,6 +3,8 @@
 import jax
 from flax import linen as nn
 
+from clustpsi.models.layers import Dense
+
 
 class Logistic(nn.Module):
     """A single fully connected layer: multinomial logistic regression (the paper's ACSIncome model)."""
@@ -11,7 +13,7 @@ class Logistic(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
-        return nn.Dense(self.num_classes)(x.reshape(x.shape[0], -1))
+        return Dense(self.num_classes)(x.reshape(x.shape[0], -1))
 
 
 class MLP(nn.Module):
@@ -25,5 +27,5 @@ class MLP(nn.Module):
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
         x = x.reshape(x.shape[0], -1)
         for _ in range(self.depth):
-            x = nn.relu(nn.Dense(self.width)(x))
-        return nn.Dense(self.num_classes)(x)
+            x = nn.relu(Dense(self.width)(x))
+        return Dense(self.num_classes)(x)

@@ -4,7 +4,7 @@ import jax
 from flax import linen as nn
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.models.layers import BatchNorm, Conv, Dropout, max_pool, pixels
+from clustpsi.models.layers import BatchNorm, Conv, Dense, Dropout, images_last, max_pool, pixels
 
 
 class FMNISTCNN(nn.Module):
@@ -18,10 +18,13 @@ class FMNISTCNN(nn.Module):
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
         x = pixels(x)
         _check_size(x, len(self.maps))
+        x = images_last(x)
         for maps in self.maps:
-            x = nn.relu(max_pool(Conv(maps)(x)))  # ReLU and maximum commute: after pooling it has a quarter of the work
-        x = nn.relu(nn.Dense(self.width)(x.reshape(x.shape[0], -1)))
-        return nn.Dense(self.num_classes)(x)
+            # ReLU and maximum commute: after pooling it has a quarter of the work
+            x = nn.relu(max_pool(Conv(maps, last=True)(x)))
+        x = images_last(x)
+        x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
+        return Dense(self.num_classes)(x)
 
 
 class CIFARCNN(nn.Module):
@@ -40,9 +43,9 @@ class CIFARCNN(nn.Module):
             for _ in range(2):
                 x = BatchNorm()(nn.relu(Conv(filters)(x)), train, mask)
             x = Dropout(rate)(max_pool(x), train)
-        x = nn.relu(nn.Dense(self.width)(x.reshape(x.shape[0], -1)))
+        x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
         x = Dropout(self.dropout)(BatchNorm()(x, train, mask), train)
-        return nn.Dense(self.num_classes)(x)
+        return Dense(self.num_classes)(x)
 
 
 def _check_size(x: jax.Array, poolings: int) -> None:

@@ -27,7 +27,15 @@ def pixels(x: jax.Array) -> jax.Array:
     return x[..., None] if x.ndim == 3 else x
 
 
-def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def images_last(x: jax.Array) -> jax.Array:
+    """From rows, height, width, channels to channels, height, width, rows, and back.
+
+    Layers with few channels work faster so: vector registers fill, and patches are copied, along the images.
+    """
+    return x.swapaxes(0, 3)
+
+
+def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.Array:
     """A 3 x 3 convolution with stride 1 and zero padding to the same size.
 
     On the CPU it consists of matrix products, which XLA computes, forward and backward, many times faster than its own
@@ -36,26 +44,33 @@ def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     Parameters
     ----------
     x
-        Rows, height, width, channels.
+        Rows, height, width, channels; or what :func:`images_last` makes of them.
     kernel
         3, 3, channels in, channels out.
+    last
+        Whether images come last, in ``x`` and in the result.
     """
     if jax.default_backend() != "cpu":
-        return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    if min(kernel.shape[2:]) < WINOGRAD_CHANNELS:
-        return patch_convolution(x, kernel)
+        layout = "CHWN" if last else "NHWC"
+        return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=(layout, "HWIO", layout))
+    if last or min(kernel.shape[2:]) < WINOGRAD_CHANNELS:
+        return patch_convolution(x, kernel, last)
     _, height, width, _ = x.shape
     even = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
     return winograd_convolution(even, kernel)[:, :height, :width]
 
 
-def patch_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def patch_convolution(x: jax.Array, kernel: jax.Array, last: bool) -> jax.Array:
     """The convolution as one product of all 3 x 3 patches with the kernel."""
-    rows, height, width, channels = x.shape
+    _, height, width, _ = x.shape
     padded = jnp.pad(_computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    patches = jnp.concatenate([padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=-1)
-    flat = patches.reshape(rows * height * width, 9 * channels) @ kernel.reshape(9 * channels, -1)
-    return flat.reshape(rows, height, width, -1)
+    shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+    matrix = kernel.reshape(-1, kernel.shape[3])
+    if last:
+        flat = matrix.T @ jnp.concatenate(shifted, axis=0).reshape(len(matrix), -1)
+        return flat.reshape(-1, *x.shape[1:])
+    flat = jnp.concatenate(shifted, axis=-1).reshape(-1, len(matrix)) @ matrix
+    return flat.reshape(*x.shape[:-1], -1)
 
 
 @jax.custom_vjp
@@ -154,25 +169,62 @@ def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
 
 
 class Conv(nn.Module):
-    """A 3 x 3 convolution with bias, same padding."""
+    """A 3 x 3 convolution with bias, same padding; ``last``: of images that come last."""
 
     features: int
+    last: bool = False
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3, x.shape[-1], self.features))
+        channels = x.shape[0 if self.last else -1]
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3, channels, self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        return convolution(x, kernel) + bias
+        return convolution(x, kernel, last=self.last) + (bias[:, None, None, None] if self.last else bias)
+
+
+class Dense(nn.Module):
+    """A dense layer with bias, on rows of features."""
+
+    features: int
+    bias_init: nn.initializers.Initializer = nn.initializers.zeros
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (x.shape[-1], self.features))
+        return product(x, kernel) + self.param("bias", self.bias_init, (self.features,), jnp.float32)
+
+
+@jax.custom_vjp
+def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """The matrix product of a few rows with a large matrix, whose gradients never transpose anything large.
+
+    XLA folds transpositions into products; on the CPU that is slower than to carry out those of the few rows.
+    """
+    return x @ kernel
+
+
+def _product_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return product(x, kernel), (x, kernel)
+
+
+def _product_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
+    x, kernel = inputs
+    to_x = _computed_once(kernel @ _computed_once(cotangent.T)).T
+    return to_x, _computed_once(x.T) @ cotangent
+
+
+product.defvjp(_product_forward, _product_backward)
 
 
 def max_pool(x: jax.Array) -> jax.Array:
     """The maximum of every 2 x 2 square; a last odd row or column is dropped.
 
-    Written as a reduction over a reshaped array: the gradient of a window reduction is very slow on the CPU.
+    Height and width are the two axes in the middle.  Written as a reduction over a reshaped array: the gradient
+    of a window reduction is very slow on the CPU.
     """
-    rows, height, width, channels = x.shape
+    first, height, width, last = x.shape
     x = x[:, : height // 2 * 2, : width // 2 * 2]
-    return x.reshape(rows, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4))
+    return x.reshape(first, height // 2, 2, width // 2, 2, last).max(axis=(2, 4))
 
 
 def dropout_mask(key: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:

@@ -7,7 +7,7 @@ from jax import lax
 
 from clustpsi.datasets.text import FIRST_WORD, PADDING, VOCABULARY
 from clustpsi.errors import ClustPSIError
-from clustpsi.models.layers import Dropout
+from clustpsi.models.layers import Dense, Dropout
 
 EMBEDDING = 50
 
@@ -30,7 +30,7 @@ class LSTM(nn.Module):
         x = Dropout(self.input_dropout, broadcast=(1,))(x, train)  # one mask a sequence, shared by its words
         rows, length, _ = x.shape
         # What the words contribute to the four gates does not depend on the state: one product for the whole sequence.
-        inputs = nn.Dense(4 * self.units, bias_init=_forget_bias)(x.reshape(rows * length, -1))
+        inputs = Dense(4 * self.units, bias_init=_forget_bias)(x.reshape(rows * length, -1))
         inputs = inputs.reshape(rows, length, -1).swapaxes(0, 1)
         recurrent = self.param("recurrent", nn.initializers.orthogonal(), (self.units, 4 * self.units))
         kept = Dropout(self.recurrent_dropout)(jnp.ones((rows, self.units)), train)  # one mask a sequence here too
@@ -48,7 +48,7 @@ class LSTM(nn.Module):
 
         zero = jnp.zeros((rows, self.units))
         (hidden, _), _ = lax.scan(step, (zero, zero), (inputs, (tokens != PADDING).T[..., None]))
-        return nn.Dense(self.num_classes)(hidden)
+        return Dense(self.num_classes)(hidden)
 
 
 class EmbeddingMLP(nn.Module):
@@ -60,8 +60,8 @@ class EmbeddingMLP(nn.Module):
     @nn.compact
     def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
         x = _embed(tokens)
-        x = nn.relu(nn.Dense(self.width)(x.reshape(x.shape[0], -1)))
-        return nn.Dense(self.num_classes)(x)
+        x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
+        return Dense(self.num_classes)(x)
 
 
 def _embed(tokens: jax.Array) -> jax.Array:
