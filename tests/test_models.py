@@ -3,12 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import linen as nn
 from jax import lax
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
+from clustpsi.engine.training import make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
 from clustpsi.methods.orders import Train
@@ -247,3 +249,16 @@ def test_one_round_of_training_lowers_the_training_loss(name, shape, dtype):
     finally:
         simulator.close()
     assert first.kept.all() and second.losses.mean() < 0.8 * first.losses.mean()
+
+
+def test_adam_equals_that_of_optax():
+    rng, ours, reference = np.random.default_rng(6), make_optimizer("adam", 0.01), optax.adam(0.01)
+    parameters = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(4)}
+    state, expected_state = ours.init(parameters), reference.init(parameters)
+    for scale in (1, 1e-7, 10):  # tiny gradients make epsilon count
+        gradient = jax.tree.map(lambda a: jnp.asarray(scale * rng.standard_normal(a.shape), jnp.float32), parameters)  # noqa: B023
+        change, state = ours.update(gradient, state)
+        expected, expected_state = reference.update(gradient, expected_state)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), (change, state), (expected, expected_state[0])
+        )

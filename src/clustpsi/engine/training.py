@@ -1,7 +1,7 @@
 """Local training: all epochs of a client, or of several clients side by side, in one compiled program."""
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -13,10 +13,25 @@ from clustpsi.engine.network import Network, as_vector
 from clustpsi.errors import unknown_name
 
 ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}
-OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
-    "adam": partial(optax.adam, **ADAM),
-    "sgd": optax.sgd,
-}
+
+
+def adam(lr: float) -> optax.GradientTransformation:
+    """Adam, with the corrections of both moments' bias in two scalars: per entry, one division instead of three."""
+    b1, b2, eps = ADAM.values()
+
+    def update(gradient, state, parameters=None):  # type: ignore[no-untyped-def]
+        steps = state.count + 1
+        first = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, gradient)
+        second = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, gradient)
+        root = jnp.sqrt(1 - b2**steps)
+        slope = -lr * root / (1 - b1**steps)
+        change = jax.tree.map(lambda m, v: slope * m / (jnp.sqrt(v) + eps * root), first, second)
+        return change, optax.ScaleByAdamState(steps, first, second)
+
+    return optax.GradientTransformation(optax.scale_by_adam().init, update)
+
+
+OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": adam, "sgd": optax.sgd}
 
 # Finite, because -inf minus -inf is not a number; far enough for a class's probability and gradient to be exactly 0.
 NEVER = -1e30
