@@ -222,6 +222,7 @@ def test_unknown_model_is_named():
     [
         ("logistic", (6,), np.float32),
         ("mlp", (6,), np.float32),
+        ("logistic", (2, 2), np.uint8),  # images are numbers too
         ("fmnist_cnn", (8, 8), np.uint8),
         pytest.param("cifar_cnn", (8, 8, 3), np.uint8, marks=pytest.mark.slow),  # compiles for long
         ("lstm", (5,), np.int32),

@@ -120,7 +120,7 @@ winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
 
 
 def _computed_once(x: jax.Array) -> jax.Array:
-    """XLA would otherwise fuse what leads to ``x`` into each of its slices."""
+    """A hint to XLA not to fuse what leads to ``x`` into each of its uses."""
     return jnp.asarray(lax.optimization_barrier(x))  # type: ignore[no-untyped-call]
 
 
@@ -191,7 +191,8 @@ class Dense(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (x.shape[-1], self.features))
-        return product(x, kernel) + self.param("bias", self.bias_init, (self.features,), jnp.float32)
+        bias = self.param("bias", self.bias_init, (self.features,), jnp.float32)
+        return product(x.astype(kernel.dtype), kernel) + bias
 
 
 @jax.custom_vjp
