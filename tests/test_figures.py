@@ -139,7 +139,8 @@ def test_users_settings_of_matplotlib_do_not_matter(request_: Request, tmp_path:
 
 
 def test_methods_and_measures_differ_by_more_than_colour() -> None:
-    looks = [style.method_style(name) for name in method_types()]
+    variants = ("clust_psi_pfl:psi_features=signed", "cfl:cfl_preset=relative")
+    looks = [style.method_style(name) for name in (*method_types(), *variants)]
     assert len({(look["marker"], str(look["linestyle"])) for look in looks}) == len(looks) >= 15
     assert len({measure[2] for measure in style.MEASURES.values()}) == len(style.MEASURES)
     assert len({measure[4] for measure in style.MEASURES.values()}) == len(style.MEASURES)

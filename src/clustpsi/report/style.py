@@ -21,7 +21,8 @@ ONE_COLUMN, TWO_COLUMNS = 3.5, 7.16  # inches
 BLACK, GREY = "#000000", "#7f7f7f"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7f7f7f")
 MARKERS = "sD^vP*X<>hpdH8"  # Clust-PSI-PFL and WPSI have the circle
-DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
+DOTS: Any = (0, (1, 1.2))
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), DOTS)
 
 #: Measures of skew: title, colour, marker, line style, hatch.
 MEASURES = {
@@ -76,19 +77,23 @@ def publication_style() -> Iterator[None]:
 def method_style(name: str) -> dict[str, Any]:
     """How a method is drawn; the paper's own in black and thicker, the same method always alike.
 
+    A variant of a method has its colour; variants, and methods from elsewhere, are dotted, which no other is.
+
     >>> method_style("clust_psi_pfl")["color"], method_style("fedavg")["marker"]
     ('#000000', 'D')
     """
     if name == "clust_psi_pfl":
         return {"color": BLACK, "marker": "o", "linestyle": "-", "linewidth": 1.8, "zorder": 3}
     known = [method for method in (*METHODS, "local", "prior_pfl") if method != "clust_psi_pfl"]
-    place = known.index(name) if name in known else len(known) + sum(name.encode())
-    return {
-        "color": PALETTE[place % len(PALETTE)],
-        "marker": MARKERS[place % len(MARKERS)],
-        "linestyle": DASHES[place // len(PALETTE) % len(DASHES)],
-        "zorder": 2,
-    }
+    if name in known:
+        place = known.index(name)
+        dashes = DASHES[place // len(PALETTE)]
+    else:
+        place, dashes = sum(name.encode()), DOTS
+    colour = PALETTE[place % len(PALETTE)]
+    if ":" in name:
+        colour = method_style(name.partition(":")[0])["color"]
+    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": dashes, "zorder": 2}
 
 
 def measure_style(name: str) -> dict[str, Any]:
