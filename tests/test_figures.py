@@ -30,6 +30,9 @@ def clustpsi(*arguments: str) -> int:
     return int(stopped.value.code or 0)
 
 
+VARIANTS = ("clust_psi_pfl:psi_features=signed", "cfl:cfl_preset=relative")  # with long names
+
+
 def write_run(store: Store, accuracy: float, local: list[float], **settings: object) -> None:
     """A finished run as a store has it, without the training."""
     config = Config(**{"num_clients": len(local), **settings}).checked()  # type: ignore[arg-type]
@@ -50,7 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     rng = np.random.default_rng(0)
     cells = [("dirichlet", 0.3), ("similarity", 1.0), ("similarity", 0.03)]
-    for i, method in enumerate(method_types()):
+    for i, method in enumerate([*method_types(), *VARIANTS]):
         for seed, clients in itertools.product((42, 0), (4, 8)):
             for partitioner, level in [("iid", None)] if method == "centralized" else cells:
                 local = rng.uniform(size=clients).tolist()
@@ -139,8 +142,7 @@ def test_users_settings_of_matplotlib_do_not_matter(request_: Request, tmp_path:
 
 
 def test_methods_and_measures_differ_by_more_than_colour() -> None:
-    variants = ("clust_psi_pfl:psi_features=signed", "cfl:cfl_preset=relative")
-    looks = [style.method_style(name) for name in (*method_types(), *variants)]
+    looks = [style.method_style(name) for name in (*method_types(), *VARIANTS)]
     assert len({(look["marker"], str(look["linestyle"])) for look in looks}) == len(looks) >= 15
     assert len({measure[2] for measure in style.MEASURES.values()}) == len(style.MEASURES)
     assert len({measure[4] for measure in style.MEASURES.values()}) == len(style.MEASURES)
@@ -180,14 +182,14 @@ def test_accuracy_is_the_mean_over_seeds(request_: Request) -> None:
     place = list(method_types()).index("fedprox")
     row = data[(data["agg_method"] == "fedprox") & (data["num_clients"] == 8) & (data["level"] == 0.03)].iloc[0]
     assert (row["mean"], row["std"], row["seeds"]) == pytest.approx((0.5 + 0.01 * place + 0.05, 0.05, 2))
-    assert set(data["agg_method"]) == set(method_types()) - {"centralized"}
+    assert set(data["agg_method"]) == {*method_types(), *VARIANTS} - {"centralized"}
 
 
 def test_local_accuracy_is_of_the_last_round_and_the_most_clients(request_: Request) -> None:
     data = draw("local-ecdf", request_).data
     cells = data.groupby(["partitioner", "level", "agg_method", "seed"])["accuracy"]
     assert (cells.count() == 8).all() and (cells.min() > 0).all()
-    assert len(cells) == 3 * (len(method_types()) - 1) * 2
+    assert len(cells) == 3 * (len(method_types()) + len(VARIANTS) - 1) * 2
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:

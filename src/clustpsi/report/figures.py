@@ -477,14 +477,22 @@ def _panels(
 
 
 def _legend(figure: "Figure", panels: Sequence["Axes"], most_columns: int = 6) -> None:
-    """One legend for all panels, below them."""
+    """One legend for all panels, below them, with as many columns as fit."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, getattr(handle, "lines", [handle])[0])  # without error bars
-    lines = -(-len(entries) // most_columns)
-    columns = -(-len(entries) // lines)  # lines of about the same length
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, handlelength=2.8)
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    for most in range(most_columns, 0, -1):
+        lines = -(-len(entries) // most)
+        columns = -(-len(entries) // lines)  # lines of about the same length
+        options: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "handlelength": 2.8}
+        legend = figure.legend(entries.values(), entries.keys(), **options)
+        if columns == 1 or legend.get_window_extent(renderer).width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def _name_levels(axes: "Axes", protocol: str, levels: Sequence[float]) -> None:
