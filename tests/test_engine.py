@@ -255,6 +255,23 @@ def test_scores_are_those_of_a_plain_forward_pass(federation: Federation, lanes:
         assert row.tolist() == np.bincount(both.argmin(axis=0), minlength=2).tolist()
 
 
+def test_few_rows_are_not_filled_up_to_a_large_batch(federation: Federation) -> None:
+    simulator = simulate(federation, lanes=1)
+    score, sizes = simulator._score, []
+
+    def watched(*arguments: object) -> object:
+        sizes.append(len(arguments[4]))  # type: ignore[arg-type]
+        return score(*arguments)  # type: ignore[arg-type]
+
+    simulator._score = watched  # type: ignore[assignment]
+    model = simulator.initial(0)
+    simulator.evaluate(Deployment((model,) * 7, EVERYBODY))
+    assert set(sizes) == {64}
+    sizes.clear()
+    simulator.serve(Losses(np.array([1, 3, 5]), model), 1)  # 64 + 50 + 90 rows
+    assert sizes == [256]
+
+
 def test_bytes_are_counted(federation: Federation) -> None:
     simulator = simulate(federation)
     size = simulator.initial(0).num_bytes

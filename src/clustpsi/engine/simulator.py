@@ -48,6 +48,8 @@ SMALL_MODEL = 4096
 # More lanes save little more and wait for the largest client longer; an accelerator wants many, whatever the model.
 LANES = 4
 ACCELERATOR_LANES = 32
+# Scored at once, unused rows included.
+LEAST_ROWS = 64
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -121,7 +123,7 @@ class Simulator:
         self._score = softmax_regression.row_scores if self._written_out else row_scores(network)
         # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.
         most = 2**14 if self._written_out else 2048
-        self._score_rows = int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), 64, most))
+        self._score_rows = int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), LEAST_ROWS, most))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
         self._order_length = _round_up(max(map(len, federation.train)) * local_epochs + batch_size)
 
@@ -238,7 +240,7 @@ class Simulator:
     def _run_chunk(self, tasks: list[_Task], t: int) -> list[tuple[Model, float]]:
         """Train the clients of a chunk side by side; empty lanes have no rows and take no steps."""
         proximal = tasks[0].proximal > 0
-        lanes = min(self.lanes, 1 << (len(tasks) - 1).bit_length())  # no more than a small chunk needs
+        lanes = min(self.lanes, _power_of_two(len(tasks)))  # no more than a small chunk needs
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
@@ -346,7 +348,8 @@ class Simulator:
         self, model: Model, rows: NDArray[np.int64], owner: NDArray[np.int64], log_prior: NDArray[np.float64] | None
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Score rows in batches; for a program that is compiled for one size, the last is filled up."""
-        size, classes = self._score_rows, self.federation.num_classes
+        # For a model that only few rows are scored with, a power of two that holds them: few sizes, few compilations.
+        size, classes = min(self._score_rows, max(LEAST_ROWS, _power_of_two(len(rows)))), self.federation.num_classes
         batches = range(0, len(rows), size)
         parameters, buffers = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
 
@@ -430,7 +433,12 @@ def _owners(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(rows)), [len(own) for own in rows])
 
 
+def _power_of_two(number: int) -> int:
+    """The least that is not below a positive number."""
+    return 1 << (number - 1).bit_length()
+
+
 def _round_up(length: int) -> int:
     """The next power of two, or three quarters of it: few shapes, hence few compilations over many federations."""
-    power = 1 << max(length - 1, 1).bit_length()
+    power = _power_of_two(max(length, 2))
     return power * 3 // 4 if length <= power * 3 // 4 else power
