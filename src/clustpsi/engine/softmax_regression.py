@@ -1,8 +1,8 @@
 """Softmax regression, written out: training and scoring as plain compiled loops.
 
-The general programs hand the few numbers of such a step from operation to operation, which takes longer than the
-arithmetic (docs/benchmarks.md).  Here a client's whole training is one loop.  It takes the same steps in the same
-precision as :func:`clustpsi.engine.training.local_training` and differs from it in rounding only.
+A step of so small a model is a thousand multiplications or so, spread over some forty operations in the general
+program.  Here a client's whole training is one loop, which is a few times faster (docs/benchmarks.md).  It takes the
+same steps in the same precision as :func:`clustpsi.engine.training.local_training` and differs in rounding only.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from clustpsi.engine.network import Network
 from clustpsi.engine.training import ADAM, Job, Result
 from clustpsi.models.dense import Logistic
 
-# Beyond this many parameters matrix products are faster.
+# Larger ones are left to matrix products; where exactly those win was not measured.
 MOST_PARAMETERS = 1024
 
 B1, B2, EPS = (np.float32(ADAM[name]) for name in ("b1", "b2", "eps"))
