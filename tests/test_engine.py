@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 
+from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.engine.training import local_training
 from clustpsi.federation import Federation
@@ -164,7 +165,7 @@ def test_different_client_sizes_share_one_compiled_program() -> None:
     local_training.cache_clear()
     for t in (1, 2, 3):
         simulator.serve(Train(EVERYBODY[t:], simulator.initial(0)), t)
-    assert simulator._program(False, False, 2)._cache_size() == 1  # type: ignore[attr-defined]
+    assert simulator._program(simulator.network, False, False, 2)._cache_size() == 1  # type: ignore[attr-defined]
 
 
 def test_an_update_that_is_not_finite_is_left_out() -> None:
@@ -216,6 +217,50 @@ def test_only_small_softmax_regression_on_floats_is_written_out(model: str) -> N
     small, wide = make_federation([20, 20, 20]), make_federation([20, 20, 20], features=400)
     assert simulate(small, model)._written_out == (model == "logistic")
     assert not simulate(wide, model)._written_out
+
+
+@pytest.fixture
+def texts() -> Federation:
+    """Three clients with few words, partly the same, and padding at the end; and one who has nearly all words."""
+    rng = np.random.default_rng(0)
+    sizes = (40, 9, 33, 800)
+    tokens = [rng.choice(rng.permutation(10_002)[:60], (size, 30)) for size in sizes[:3]]
+    tokens.append(rng.integers(1, 10_002, (sizes[3], 30)))
+    features = np.concatenate(tokens).astype(np.int32)
+    features[::3, 20:] = 0
+    labels = rng.integers(0, 2, len(features)).astype(np.int32)
+    rows = tuple(np.split(np.arange(len(features)), np.cumsum(sizes)[:-1]))
+    dataset = Dataset("texts", labels, ("a", "b"), lambda _: features, model="embedding_mlp")
+    return Federation(dataset, tuple(own[1:] for own in rows), tuple(own[:1] for own in rows), tuple("abcd"))
+
+
+@pytest.mark.parametrize(("model", "mu"), [("embedding_mlp", 0.0), ("embedding_mlp", 0.5), ("lstm", 0.0)])
+def test_training_over_a_clients_own_words_is_training_over_all(texts: Federation, model: str, mu: float) -> None:
+    simulator, over_all = (simulate(texts, model, lanes=lanes, local_epochs=1) for lanes in (None, 2))
+    assert over_all._own_words is None
+    words = simulator._own_words
+    assert words is not None
+    assert [network.module.vocabulary for network in words.networks] == [64, 64, 64, 10_002]
+    start = simulator.initial(0)
+    for client in range(4):
+        order = Train(np.array([client]), start, proximal=mu, each=True)
+        reply, expected = simulator.serve(order, 1), over_all.serve(order, 1)
+        np.testing.assert_allclose(reply.mean.parameters, expected.mean.parameters, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(reply.losses, expected.losses, rtol=1e-5)
+        assert np.abs(reply.mean.parameters - start.parameters).max() > 1e-3
+        place, shape = simulator.network.place_of("embedding")
+        absent = np.setdiff1d(np.arange(10_002), texts.features[texts.train[client]])
+        before, after = (each.parameters[place].reshape(shape)[absent[1:]] for each in (start, reply.mean))
+        np.testing.assert_array_equal(before, after)
+
+
+def test_an_anchor_apart_from_the_start_moves_the_other_words_too(texts: Federation) -> None:
+    simulator, over_all = simulate(texts, "embedding_mlp"), simulate(texts, "embedding_mlp", lanes=2)
+    start, anchor = simulator.initial(0), simulator.initial(1)
+    order = Train(np.array([0, 1]), start, proximal=1.0, anchors=[anchor, anchor])
+    reply, expected = simulator.serve(order, 1).mean, over_all.serve(order, 1).mean
+    np.testing.assert_allclose(reply.parameters, expected.parameters, rtol=0, atol=2e-5)
+    assert (reply.parameters != start.parameters).mean() > 0.99
 
 
 def logits_of(simulator: Simulator, model: Model, rows: np.ndarray) -> np.ndarray:

@@ -37,6 +37,7 @@ class Network:
         flat_parameters, self.parameters_of = ravel_pytree(parameters)
         flat_buffers, self.buffers_of = _ravel(buffers)
         self.num_parameters, self.num_buffers = flat_parameters.size, flat_buffers.size
+        self._leaves = jax.tree_util.tree_leaves_with_path(shapes[0])
 
     def _variables(self, key: jax.Array) -> tuple[Tree, Tree]:
         variables = self.module.init({"params": key}, self._row, train=False)
@@ -46,6 +47,15 @@ class Network:
         """The index-th random initial model of a seed."""
         parameters, buffers = self._init(jax.random.fold_in(jax.random.key(seed), index))
         return Model(np.asarray(ravel_pytree(parameters)[0]), np.asarray(_ravel(buffers)[0]))
+
+    def place_of(self, name: str) -> tuple[slice, tuple[int, ...]]:
+        """Where the flat vector has the first parameter of a name, and the parameter's shape."""
+        at = 0
+        for path, leaf in self._leaves:
+            if path[-1].key == name:
+                return slice(at, at + leaf.size), leaf.shape
+            at += leaf.size
+        raise KeyError(name)
 
     def evaluate(self, parameters: Tree, buffers: Tree, x: jax.Array) -> jax.Array:
         """Logits in evaluation mode."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from clustpsi.engine import runtime, softmax_regression
 from clustpsi.engine.network import Network
+from clustpsi.engine.own_words import OwnWords
 from clustpsi.engine.scoring import row_scores
+from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, Result, local_training, make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
@@ -115,9 +117,11 @@ class Simulator:
         # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
         parts = [*federation.train, *federation.test]
         layout, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
-        self._features, self._labels = jnp.asarray(federation.features[layout]), jnp.asarray(federation.labels[layout])
+        features = federation.features[layout]
+        self._features, self._labels = jnp.asarray(features), jnp.asarray(federation.labels[layout])
         places = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
         self._train_rows, self._test_rows = places[: federation.num_clients], places[federation.num_clients :]
+        self._own_words = OwnWords.of(network, features, self._train_rows) if lanes == 1 else None
         self._optimizer = make_optimizer(optimizer, lr)
         self._optimizer_settings = optimizer, lr
         self._score = softmax_regression.row_scores if self._written_out else row_scores(network)
@@ -125,7 +129,7 @@ class Simulator:
         most = 2**14 if self._written_out else 2048
         self._score_rows = int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), LEAST_ROWS, most))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
-        self._order_length = _round_up(max(map(len, federation.train)) * local_epochs + batch_size)
+        self._order_length = round_up(max(map(len, federation.train)) * local_epochs + batch_size)
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -238,9 +242,21 @@ class Simulator:
         ]
 
     def _run_chunk(self, tasks: list[_Task], t: int) -> list[tuple[Model, float]]:
-        """Train the clients of a chunk side by side; empty lanes have no rows and take no steps."""
+        """Train the clients of a chunk, a model of text over the client's own words if the others would not move."""
+        words, task = self._own_words, tasks[0]
+        if words is None or (task.proximal > 0 and task.anchor is not task.start):
+            return self._run_lanes(self.network, self._features, tasks, t)
+        start = Model(words.cut(task.client, task.start.parameters), task.start.buffers)
+        own = replace(task, start=start, anchor=start)
+        ((model, loss),) = self._run_lanes(words.networks[task.client], words.tokens, [own], t)
+        return [(Model(words.put_back(task.client, task.start.parameters, model.parameters), model.buffers), loss)]
+
+    def _run_lanes(
+        self, network: Network, features: jax.Array, tasks: list[_Task], t: int
+    ) -> list[tuple[Model, float]]:
+        """Train clients side by side; empty lanes have no rows and take no steps."""
         proximal = tasks[0].proximal > 0
-        lanes = min(self.lanes, _power_of_two(len(tasks)))  # no more than a small chunk needs
+        lanes = min(self.lanes, power_of_two(len(tasks)))  # no more than a small chunk needs
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
@@ -262,7 +278,7 @@ class Simulator:
             else np.zeros((lanes, 0), np.float32),
             log_prior=_stack([task.log_prior for task in padded]),
         )
-        result = self._program(proximal, False, lanes)(self._features, self._labels, jobs)
+        result = self._program(network, proximal, False, lanes)(features, self._labels, jobs)
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
 
@@ -288,17 +304,17 @@ class Simulator:
             anchor=np.zeros((1, 0), np.float32),
             log_prior=np.zeros((1, self.federation.num_classes), np.float32),
         )
-        result = self._program(False, True, 1)(self._features, self._labels, job)
+        result = self._program(self.network, False, True, 1)(self._features, self._labels, job)
         model = Model(np.asarray(result.parameters)[0], np.asarray(result.buffers)[0])
         if not _is_finite(model):
             raise ClustPSIError("centralized training diverged to values that are not finite; a smaller --lr may help")
         return Pooled(model, float(result.loss[0]), np.asarray(result.optimizer_state)[0])
 
-    def _program(self, proximal: bool, keep_optimizer: bool, lanes: int) -> Callable[..., Result]:
+    def _program(self, network: Network, proximal: bool, keep_optimizer: bool, lanes: int) -> Callable[..., Result]:
         if self._written_out:
             return softmax_regression.local_training(*self._optimizer_settings, self.batch_size)
         return local_training(
-            self.network,
+            network,
             self._optimizer,
             self.batch_size,
             proximal=proximal,
@@ -349,7 +365,7 @@ class Simulator:
     ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Score rows in batches; for a program that is compiled for one size, the last is filled up."""
         # For a model that only few rows are scored with, a power of two that holds them: few sizes, few compilations.
-        size, classes = min(self._score_rows, max(LEAST_ROWS, _power_of_two(len(rows)))), self.federation.num_classes
+        size, classes = min(self._score_rows, max(LEAST_ROWS, power_of_two(len(rows)))), self.federation.num_classes
         batches = range(0, len(rows), size)
         parameters, buffers = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
 
@@ -413,7 +429,11 @@ class _WeightedMean:
 
 
 def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rng: np.random.Generator) -> None:
-    """Write the rows of each epoch, reshuffled, one epoch after the other."""
+    """Write the rows of each epoch, reshuffled, one epoch after the other; the rest is the client's own rows too.
+
+    It fills the last batch, where it does not count, but another client's texts may have words this client lacks.
+    """
+    out[epochs * len(rows) :] = rows[0]
     epoch = rows.astype(np.int64)  # NumPy shuffles integers of the machine's size fastest
     for e in range(epochs):
         rng.shuffle(epoch)
@@ -431,14 +451,3 @@ def _stack(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 def _owners(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """For every row of the concatenation, the position of the list it comes from."""
     return np.repeat(np.arange(len(rows)), [len(own) for own in rows])
-
-
-def _power_of_two(number: int) -> int:
-    """The least that is not below a positive number."""
-    return 1 << (number - 1).bit_length()
-
-
-def _round_up(length: int) -> int:
-    """The next power of two, or three quarters of it: few shapes, hence few compilations over many federations."""
-    power = _power_of_two(max(length, 2))
-    return power * 3 // 4 if length <= power * 3 // 4 else power

@@ -195,11 +195,25 @@ class Dense(nn.Module):
         return product(x.astype(kernel.dtype), kernel) + bias
 
 
+class Embed(nn.Module):
+    """A table of embeddings, looked up by token."""
+
+    rows: int
+    features: int
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        init = nn.initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)  # as in Flax
+        table = self.param("embedding", init, (self.rows, self.features))
+        # Flax's lookup goes over all values again, to write not-a-number where a token is not in the table.
+        return table.at[tokens].get(mode="clip")
+
+
 @jax.custom_vjp
 def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """The matrix product of a few rows with a large matrix, whose gradients never transpose anything large.
+    """The matrix product of a few rows with a matrix, whose gradients never transpose the larger of the two.
 
-    XLA folds transpositions into products; on the CPU that is slower than to carry out those of the few rows.
+    XLA folds transpositions into products; on the CPU that is slower than to carry out those of the smaller.
     """
     return x @ kernel
 
@@ -210,7 +224,10 @@ def _product_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[
 
 def _product_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, kernel = inputs
-    to_x = _computed_once(kernel @ _computed_once(cotangent.T)).T
+    if kernel.size < x.size:
+        to_x = cotangent @ _computed_once(kernel.T)
+    else:
+        to_x = _computed_once(kernel @ _computed_once(cotangent.T)).T
     return to_x, _computed_once(x.T) @ cotangent
 
 

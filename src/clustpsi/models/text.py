@@ -7,9 +7,10 @@ from jax import lax
 
 from clustpsi.datasets.text import FIRST_WORD, PADDING, VOCABULARY
 from clustpsi.errors import ClustPSIError
-from clustpsi.models.layers import Dense, Dropout
+from clustpsi.models.layers import Dense, Dropout, Embed
 
 EMBEDDING = 50
+TOKENS = VOCABULARY + FIRST_WORD
 
 
 class LSTM(nn.Module):
@@ -23,10 +24,11 @@ class LSTM(nn.Module):
     dropout: float = 0.5
     input_dropout: float = 0.2
     recurrent_dropout: float = 0.2
+    vocabulary: int = TOKENS
 
     @nn.compact
     def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
-        x = Dropout(self.dropout)(_embed(tokens), train)
+        x = Dropout(self.dropout)(_embed(tokens, self.vocabulary), train)
         x = Dropout(self.input_dropout, broadcast=(1,))(x, train)  # one mask a sequence, shared by its words
         rows, length, _ = x.shape
         # What the words contribute to the four gates does not depend on the state: one product for the whole sequence.
@@ -56,20 +58,21 @@ class EmbeddingMLP(nn.Module):
 
     num_classes: int
     width: int = 8
+    vocabulary: int = TOKENS
 
     @nn.compact
     def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
-        x = _embed(tokens)
+        x = _embed(tokens, self.vocabulary)
         x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
         return Dense(self.num_classes)(x)
 
 
-def _embed(tokens: jax.Array) -> jax.Array:
+def _embed(tokens: jax.Array, vocabulary: int) -> jax.Array:
     if tokens.ndim != 2 or not jnp.issubdtype(tokens.dtype, jnp.integer):
         raise ClustPSIError(
             f"this model takes text as rows of token ids, not rows of shape {tokens.shape[1:]} and type {tokens.dtype}"
         )
-    return nn.Embed(VOCABULARY + FIRST_WORD, EMBEDDING)(tokens)
+    return Embed(vocabulary, EMBEDDING)(tokens)
 
 
 def _forget_bias(key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:

@@ -1,0 +1,77 @@
+"""Local training of a text model over the words that a client has.
+
+A row of the embedding table that no training text of a client names has the gradient 0 in every step; SGD and a fresh
+Adam leave it where it is, and so does a proximal term around the start.  A client therefore trains the same model over
+a table of its own words and puts their rows back.  The result is the same, and the optimizer, which takes most of the
+time of a step, has as many rows to move as the client has words.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.datasets.text import PADDING
+from clustpsi.engine.network import Network, network_for
+from clustpsi.engine.sizes import round_up
+
+Vector = NDArray[np.float32]
+
+
+class OwnWords:
+    """The words of every client, and its model over them.
+
+    Attributes
+    ----------
+    tokens
+        The texts; a token is the place of a word in the list of the client who trains on the text.
+    networks
+        Of every client, the model over its words.
+    """
+
+    def __init__(self, network: Network, tokens: NDArray[Any], words: list[NDArray[np.int64]]) -> None:
+        self.tokens = jnp.asarray(tokens)
+        self._words = words
+        self._table, (self._rows, self._width) = network.place_of("embedding")
+        sizes = [min(round_up(len(own)), self._rows) for own in words]
+        self.networks = [
+            network_for(network.module.clone(vocabulary=size), tokens.shape[1:], tokens.dtype) for size in sizes
+        ]
+
+    @classmethod
+    def of(cls, network: Network, tokens: NDArray[Any], clients: Sequence[NDArray[np.int64]]) -> Self | None:
+        """For clients with these rows of training texts; None if the model has no table or they have all the words."""
+        vocabulary: int | None = getattr(network.module, "vocabulary", None)
+        if vocabulary is None:
+            return None
+        words = []
+        for rows in clients:
+            has = np.zeros(vocabulary, bool)
+            has[tokens[rows]] = True
+            has[PADDING] = True  # models recognize it by its number, 0
+            words.append(np.flatnonzero(has))
+        if all(round_up(len(own)) >= vocabulary for own in words):
+            return None
+        places = np.zeros_like(tokens)
+        for rows, own in zip(clients, words, strict=True):
+            place = np.zeros(vocabulary, tokens.dtype)
+            place[own] = np.arange(len(own))
+            places[rows] = place[tokens[rows]]
+        return cls(network, places, words)
+
+    def cut(self, client: int, parameters: Vector) -> Vector:
+        """The parameters of the client's model, given those of the whole; rows beyond its words are of no account."""
+        table = parameters[self._table].reshape(self._rows, self._width)
+        own = np.zeros((self.networks[client].module.vocabulary, self._width), np.float32)
+        own[: len(self._words[client])] = table[self._words[client]]
+        return np.concatenate([parameters[: self._table.start], own.ravel(), parameters[self._table.stop :]])
+
+    def put_back(self, client: int, parameters: Vector, trained: Vector) -> Vector:
+        """The parameters of the whole model, with what the client has trained."""
+        words, width = self._words[client], self._width
+        end = trained.size - (parameters.size - self._table.stop)
+        table = parameters[self._table].reshape(self._rows, width).copy()
+        table[words] = trained[self._table.start : end].reshape(-1, width)[: len(words)]
+        return np.concatenate([trained[: self._table.start], table.ravel(), trained[end:]])
