@@ -33,6 +33,9 @@ def adam(lr: float) -> optax.GradientTransformation:
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": adam, "sgd": optax.sgd}
 
+# Without it XLA copies parameters at every step of the loop that it could overwrite: a sixth of the time of an MLP's.
+CPU_OPTIONS = {"xla_cpu_copy_insertion_use_region_analysis": True}
+
 # Finite, because -inf minus -inf is not a number; far enough for a class's probability and gradient to be exactly 0.
 NEVER = -1e30
 
@@ -158,4 +161,4 @@ def local_training(
             return result
         return jax.vmap(train, in_axes=(None, None, 0))(features, labels, jobs)
 
-    return jax.jit(train_lanes)
+    return jax.jit(train_lanes, compiler_options=CPU_OPTIONS if jax.default_backend() == "cpu" else None)
