@@ -1,5 +1,7 @@
 """The simulator against plain loops."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import optax
 import pytest
 
 from clustpsi.datasets.base import Dataset
-from clustpsi.engine import Simulator, network_for
+from clustpsi.engine import Simulator, network_for, softmax_regression
 from clustpsi.engine.training import local_training
 from clustpsi.federation import Federation
 from clustpsi.methods.base import Deployment
@@ -165,7 +167,8 @@ def test_different_client_sizes_share_one_compiled_program() -> None:
     local_training.cache_clear()
     for t in (1, 2, 3):
         simulator.serve(Train(EVERYBODY[t:], simulator.initial(0)), t)
-    assert simulator._program(simulator.network, False, False, 2)._cache_size() == 1  # type: ignore[attr-defined]
+    train = simulator._programs.training(simulator.network, proximal=False, keep_optimizer=False, lanes=2)
+    assert train._cache_size() == 1  # type: ignore[attr-defined]
 
 
 def test_an_update_that_is_not_finite_is_left_out() -> None:
@@ -194,10 +197,14 @@ def test_pooled_training_goes_on_with_its_optimizer(federation: Federation, lane
     assert not np.array_equal(kept.model.parameters, reset.model.parameters)
 
 
+def is_written_out(simulator: Simulator) -> bool:
+    return simulator._programs.score is softmax_regression.row_scores
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_written_out_softmax_regression_is_the_general_program(federation: Federation, optimizer: str) -> None:
     written_out, general = simulate(federation, optimizer=optimizer), simulate(federation, optimizer=optimizer, lanes=1)
-    assert written_out._written_out and not general._written_out
+    assert is_written_out(written_out) and not is_written_out(general)
     start = general.initial(0)
     order = Train(EVERYBODY, start, proximal=0.1, log_prior=np.log(np.full((7, 3), [0.2, 0.3, 0.5])))
     ours, theirs = written_out.serve(order, 1), general.serve(order, 1)
@@ -215,8 +222,8 @@ def test_written_out_softmax_regression_is_the_general_program(federation: Feder
 @pytest.mark.parametrize("model", ["logistic", "mlp"])
 def test_only_small_softmax_regression_on_floats_is_written_out(model: str) -> None:
     small, wide = make_federation([20, 20, 20]), make_federation([20, 20, 20], features=400)
-    assert simulate(small, model)._written_out == (model == "logistic")
-    assert not simulate(wide, model)._written_out
+    assert is_written_out(simulate(small, model)) == (model == "logistic")
+    assert not is_written_out(simulate(wide, model))
 
 
 @pytest.fixture
@@ -302,13 +309,13 @@ def test_scores_are_those_of_a_plain_forward_pass(federation: Federation, lanes:
 
 def test_few_rows_are_not_filled_up_to_a_large_batch(federation: Federation) -> None:
     simulator = simulate(federation, lanes=1)
-    score, sizes = simulator._score, []
+    score, sizes = simulator._programs.score, []
 
     def watched(*arguments: object) -> object:
         sizes.append(len(arguments[4]))  # type: ignore[arg-type]
         return score(*arguments)  # type: ignore[arg-type]
 
-    simulator._score = watched  # type: ignore[assignment]
+    simulator._programs = replace(simulator._programs, score=watched)  # type: ignore[arg-type]
     model = simulator.initial(0)
     simulator.evaluate(Deployment((model,) * 7, EVERYBODY))
     assert set(sizes) == {64}

@@ -20,12 +20,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from clustpsi.engine import runtime, softmax_regression
+from clustpsi.engine import runtime
 from clustpsi.engine.network import Network
 from clustpsi.engine.own_words import OwnWords
-from clustpsi.engine.scoring import row_scores
+from clustpsi.engine.programs import programs_for
 from clustpsi.engine.sizes import power_of_two, round_up
-from clustpsi.engine.training import NEVER, Job, Result, local_training, make_optimizer
+from clustpsi.engine.training import NEVER, Job, make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
 from clustpsi.methods.base import Deployment
@@ -45,11 +45,6 @@ from clustpsi.methods.orders import (
 )
 from clustpsi.streams import Stream, generator, raw_key
 
-# Up to this many parameters a step is so short that it pays to run clients side by side (docs/benchmarks.md).
-SMALL_MODEL = 4096
-# More lanes save little more and wait for the largest client longer; an accelerator wants many, whatever the model.
-LANES = 4
-ACCELERATOR_LANES = 32
 # Scored at once, unused rows included.
 LEAST_ROWS = 64
 
@@ -107,11 +102,9 @@ class Simulator:
         self.federation, self.network, self.seed = federation, network, seed
         self.batch_size, self.local_epochs = batch_size, local_epochs
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
-        self._written_out = lanes is None and softmax_regression.applies(network)
-        if lanes is None:
-            small = network.num_parameters <= SMALL_MODEL and not self._written_out
-            lanes = ACCELERATOR_LANES if not on_cpu else LANES if small else 1
-        self.lanes = lanes
+        self._optimizer = make_optimizer(optimizer, lr)
+        self._programs = programs_for(network, optimizer, lr, batch_size, lanes)
+        self._lanes = self._programs.lanes
         self.ledger = Ledger()
         self.watch: Callable[[float], None] | None = None  # told which share of a training order is done
         # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
@@ -121,13 +114,10 @@ class Simulator:
         self._features, self._labels = jnp.asarray(features), jnp.asarray(federation.labels[layout])
         places = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
         self._train_rows, self._test_rows = places[: federation.num_clients], places[federation.num_clients :]
-        self._own_words = OwnWords.of(network, features, self._train_rows) if lanes == 1 else None
-        self._optimizer = make_optimizer(optimizer, lr)
-        self._optimizer_settings = optimizer, lr
-        self._score = softmax_regression.row_scores if self._written_out else row_scores(network)
+        self._own_words = OwnWords.of(network, features, self._train_rows) if self._lanes == 1 else None
         # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.
-        most = 2**14 if self._written_out else 2048
-        self._score_rows = int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), LEAST_ROWS, most))
+        rows = 2 ** int(np.log2(2**18 / network.input_size))
+        self._score_rows = int(np.clip(rows, LEAST_ROWS, self._programs.most_rows))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
         self._order_length = round_up(max(map(len, federation.train)) * local_epochs + batch_size)
 
@@ -200,7 +190,7 @@ class Simulator:
         groups = [
             [item for item in queue if (item[2].proximal > 0) == proximal] for proximal in (False, True)
         ]  # with and without the proximal term are two programs
-        chunks = [group[at : at + self.lanes] for group in groups for at in range(0, len(group), self.lanes)]
+        chunks = [group[at : at + self._lanes] for group in groups for at in range(0, len(group), self._lanes)]
         sums = [_WeightedMean(order, self.federation.train_sizes) for order in orders]
         rows, done = sum(len(task.rows) for _, _, task in queue), 0
         for chunk, results in zip(
@@ -256,7 +246,7 @@ class Simulator:
     ) -> list[tuple[Model, float]]:
         """Train clients side by side; empty lanes have no rows and take no steps."""
         proximal = tasks[0].proximal > 0
-        lanes = min(self.lanes, power_of_two(len(tasks)))  # no more than a small chunk needs
+        lanes = min(self._lanes, power_of_two(len(tasks)))  # no more than a small chunk needs
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
@@ -278,7 +268,8 @@ class Simulator:
             else np.zeros((lanes, 0), np.float32),
             log_prior=_stack([task.log_prior for task in padded]),
         )
-        result = self._program(network, proximal, False, lanes)(features, self._labels, jobs)
+        train = self._programs.training(network, proximal=proximal, keep_optimizer=False, lanes=lanes)
+        result = train(features, self._labels, jobs)
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
 
@@ -304,23 +295,12 @@ class Simulator:
             anchor=np.zeros((1, 0), np.float32),
             log_prior=np.zeros((1, self.federation.num_classes), np.float32),
         )
-        result = self._program(self.network, False, True, 1)(self._features, self._labels, job)
+        train = self._programs.training(self.network, proximal=False, keep_optimizer=True, lanes=1)
+        result = train(self._features, self._labels, job)
         model = Model(np.asarray(result.parameters)[0], np.asarray(result.buffers)[0])
         if not _is_finite(model):
             raise ClustPSIError("centralized training diverged to values that are not finite; a smaller --lr may help")
         return Pooled(model, float(result.loss[0]), np.asarray(result.optimizer_state)[0])
-
-    def _program(self, network: Network, proximal: bool, keep_optimizer: bool, lanes: int) -> Callable[..., Result]:
-        if self._written_out:
-            return softmax_regression.local_training(*self._optimizer_settings, self.batch_size)
-        return local_training(
-            network,
-            self._optimizer,
-            self.batch_size,
-            proximal=proximal,
-            keep_optimizer=keep_optimizer,
-            lanes=lanes,
-        )
 
     # --------------------------------------------------------------------------------------------------- scoring
 
@@ -371,13 +351,13 @@ class Simulator:
 
         def score(at: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
             own = rows[at : at + size]
-            length = len(own) if self._written_out else size
+            length = size if self._programs.one_size else len(own)
             padded = np.zeros(length, np.int32)
             padded[: len(own)] = own
             prior = np.zeros((length, classes), np.float32)
             if log_prior is not None:
                 prior[: len(own)] = np.maximum(log_prior[owner[at : at + size]], NEVER)
-            right, losses = self._score(self._features, self._labels, parameters, buffers, padded, prior)
+            right, losses = self._programs.score(self._features, self._labels, parameters, buffers, padded, prior)
             return np.asarray(right)[: len(own)], np.asarray(losses)[: len(own)]
 
         parts = list(self._in_order(score, batches))
