@@ -1,4 +1,4 @@
-"""Federations small enough for tests."""
+"""Federations small enough for tests, and the command line."""
 
 import os
 
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from numpy.typing import NDArray
 
+from clustpsi.cli import main
 from clustpsi.datasets.base import Dataset
 from clustpsi.federation import Federation
 
@@ -14,6 +15,13 @@ from clustpsi.federation import Federation
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+def clustpsi(*arguments: str) -> int:
+    """Run the command line; its exit code."""
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    return int(stopped.value.code or 0)
 
 
 def make_federation(

@@ -9,16 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clustpsi.cli import main
+from conftest import clustpsi
 
 ROOT = Path(__file__).parent.parent
 QUICK = ["--num-clients", "5", "--comm-rounds", "2", "--local-epochs", "1", "--seeds-list", "0,1"]
-
-
-def clustpsi(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main(list(arguments))
-    return int(stopped.value.code or 0)
 
 
 def test_run_compares_methods_and_tells_what_it_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

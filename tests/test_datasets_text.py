@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustpsi.datasets import text
-from clustpsi.datasets.text import split_words, token_ids
+from clustpsi.datasets.text import Texts, split_words
 
 WORDS = st.lists(st.lists(st.sampled_from(["a", "b", "c", "d's", "é"]), max_size=6), min_size=1, max_size=12)
 
@@ -20,14 +20,16 @@ def test_tokens_agree_with_counting_by_hand(
     texts: list[list[str]], vocabulary: int, length: int, data: st.DataObject
 ) -> None:
     rows = data.draw(st.lists(st.integers(0, len(texts) - 1), unique=True))
-    words = split_words([pa.array(["... ".join(line).upper() for line in texts])])
-    tokens = token_ids(
-        words["ids"], words["starts"], np.array(rows, dtype=np.int64), vocabulary=vocabulary, length=length
+    prepare = Texts(
+        split_words([pa.array(["... ".join(line).upper() for line in texts])]), length=length, vocabulary=vocabulary
     )
+    train_rows = np.array(rows, dtype=np.int64)
+    tokens = prepare(train_rows)
 
     seen = list(dict.fromkeys(word for line in texts for word in line))
     counts = Counter(word for row in rows for word in texts[row])
     ranked = sorted(counts, key=lambda word: (-counts[word], seen.index(word)))[:vocabulary]
+    assert prepare.vocabulary(train_rows) == ranked
     for line, found in zip(texts, tokens.tolist(), strict=True):
         expected = [ranked.index(word) + 2 if word in ranked else 1 for word in line[:length]]
         assert found == expected + [0] * (length - len(expected))
@@ -36,11 +38,11 @@ def test_tokens_agree_with_counting_by_hand(
 def test_batches_do_not_change_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["one two", "", "two three!", "one", "four four one"]
     whole = split_words([pa.array(texts)])
-    tokens = token_ids(whole["ids"], whole["starts"], np.arange(4), vocabulary=2, length=3)
+    tokens = Texts(whole, length=3, vocabulary=2)(np.arange(4))
     monkeypatch.setattr(text, "BATCH_ROWS", 2)
     pieces = split_words([pa.array(texts[:3]), pa.array(texts[3:])])
     assert pieces["ids"].tolist() == whole["ids"].tolist() and pieces["starts"].tolist() == whole["starts"].tolist()
-    again = token_ids(pieces["ids"], pieces["starts"], np.arange(4), vocabulary=2, length=3)
+    again = Texts(pieces, length=3, vocabulary=2)(np.arange(4))
     assert again.tolist() == tokens.tolist()
 
 

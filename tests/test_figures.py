@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from clustpsi.cli import main
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import study
@@ -22,13 +21,7 @@ from clustpsi.methods import method_types
 from clustpsi.report import style
 from clustpsi.report.figures import FIGURES, Request, draw
 from clustpsi.results import Store, write_csv, write_json
-
-
-def clustpsi(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main(list(arguments))
-    return int(stopped.value.code or 0)
-
+from conftest import clustpsi
 
 VARIANTS = ("clust_psi_pfl:psi_features=signed", "cfl:cfl_preset=relative")  # with long names
 

@@ -10,21 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clustpsi import partition, skew
-from clustpsi.cli import main
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments import study
+from conftest import clustpsi
 
 SIZES = (700, 500, 300)
 LABELS = np.repeat(np.arange(3), SIZES)
 SMALL = study.StudySettings(
     {"a": SIZES, "b": (400, 400)}, num_clients=(5, 8), alphas=(10, 0.5), similarities=(1, 0), seeds=4
 )
-
-
-def clustpsi(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main(list(arguments))
-    return int(stopped.value.code or 0)
 
 
 def assert_same_distribution(on_counts: list[np.ndarray], on_rows: list[np.ndarray]) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clustpsi.cli import main
 from clustpsi.config import Config
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
@@ -17,15 +16,10 @@ from clustpsi.experiments.tune import OWN, TRAINING, Search, search_space
 from clustpsi.federation import build_federation
 from clustpsi.methods import method_types, parameters_of
 from clustpsi.results import RunFolder, Store
+from conftest import clustpsi
 
 QUICK = ["--num-clients", "4", "--comm-rounds", "2", "--local-epochs", "1", "--workers", "1"]
 FEW = ["--grid", "lr=0.1", "--grid", "batch-size=32", "--grid", "optimizer=adam"]
-
-
-def clustpsi(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main(list(arguments))
-    return int(stopped.value.code or 0)
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:

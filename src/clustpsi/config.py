@@ -47,6 +47,9 @@ class Config:
     )
     validation: bool = option(False, "score on a fifth of the clients' training data instead of their test data")
     model: str | None = option(None, "name of the model (default: the data set's own)")
+    word_vectors: str | None = option(
+        None, "file of word vectors (GloVe's text format) for models of text; they are not trained"
+    )
     agg_method: str = option("fedavg", "the method, as name:parameter=value:...")
     comm_rounds: int = option(40, "T, communication rounds", least=1)
     local_epochs: int = option(5, "E, epochs of local training in a round", least=1)
@@ -102,12 +105,10 @@ class Config:
 
     @property
     def content(self) -> str | None:
-        """Hash of the user's own file: a changed file is another data set, whatever its name."""
-        path = Path(self.dataset)
-        if not path.is_file():
-            return None
-        about = path.stat()
-        return _content(path, about.st_size, about.st_mtime_ns)
+        """Hash of the user's own files: a changed file is another data set, whatever its name."""
+        paths = [Path(name) for name in (self.dataset, self.word_vectors) if name is not None]
+        hashes = [_content(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths if path.is_file()]
+        return "-".join(hashes) or None
 
     @property
     def digest(self) -> str:
@@ -116,7 +117,10 @@ class Config:
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+        values = {"format": FORMAT, **asdict(self)}
+        if self.word_vectors is None:  # so that runs from before there was this option keep their names
+            del values["word_vectors"]
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Config":

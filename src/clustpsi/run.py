@@ -12,6 +12,8 @@ import numpy as np
 from clustpsi.config import Config
 from clustpsi.datasets import load_dataset
 from clustpsi.datasets.base import Dataset
+from clustpsi.datasets.text import FIRST_WORD, Texts
+from clustpsi.datasets.word_vectors import WordVectors, read_word_vectors
 from clustpsi.engine import Simulator, network_for
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores, score
@@ -64,6 +66,7 @@ class Cell:
     federation: Federation
     simulator: Simulator
     model: str
+    vectors: WordVectors | None = None
 
     @property
     def num_parameters(self) -> int:
@@ -73,7 +76,11 @@ class Cell:
     def model_reason(self) -> str:
         """Why this model."""
         chosen = self.model == self.federation.dataset.model
-        return self.federation.dataset.model_reason if chosen else "as asked for with --model"
+        reason = self.federation.dataset.model_reason if chosen else "as asked for with --model"
+        if self.vectors is None:
+            return reason
+        words, dimensions = self.vectors.table.shape
+        return f"{reason}; {self.vectors.found:,} of {words - FIRST_WORD:,} words have a vector ({dimensions} numbers)"
 
     def setting(self, config: Config) -> Setting:
         return Setting(
@@ -116,8 +123,9 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
             "all training samples have the same label: there is nothing to learn; at least two classes are needed"
         )
     model = config.model or federation.dataset.model
+    vectors = None if config.word_vectors is None else _word_vectors(federation, config.word_vectors)
     features = federation.features
-    network = network_for(build_model(model, federation.num_classes), features.shape[1:], features.dtype)
+    network = network_for(build_model(model, federation.num_classes, vectors), features.shape[1:], features.dtype)
     simulator = Simulator(
         federation,
         network,
@@ -128,7 +136,15 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
         seed=config.seed,
         workers=workers,
     )
-    return Cell(federation, simulator, model)
+    return Cell(federation, simulator, model, vectors)
+
+
+def _word_vectors(federation: Federation, path: str) -> WordVectors:
+    """The vectors of the words of the training data."""
+    texts = federation.dataset.prepare
+    if not isinstance(texts, Texts):
+        raise ClustPSIError(f"--word-vectors are for texts, and {federation.dataset.name} has none")
+    return read_word_vectors(Path(path), texts.vocabulary(federation.train_rows))
 
 
 def run(

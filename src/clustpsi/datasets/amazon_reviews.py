@@ -13,11 +13,11 @@ training rows; the first 100 words (83 % of the reviews are shorter).
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.files import find, missing, read_csv
+from clustpsi.datasets.text import Texts, split_words
 from clustpsi.errors import ClustPSIError
 
 FILES = ("train_40k.csv", "val_10k.csv")
@@ -28,18 +28,12 @@ def load(folder: Path) -> Dataset:
     paths = [path for name in FILES if (path := find(folder, name)) is not None]
     if not paths:
         raise missing(folder, *FILES)
-    arrays = cached(folder, paths, 1, lambda: _parse(paths))
-
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        from clustpsi.datasets.text import token_ids
-
-        return token_ids(arrays["ids"], arrays["starts"], train_rows, length=LENGTH)
-
+    arrays = cached(folder, paths, 2, lambda: _parse(paths))
     return Dataset(
         "amazon_reviews",
         np.asarray(arrays["labels"]),
         tuple(arrays["classes"].tolist()),
-        prepare,
+        Texts(arrays, length=LENGTH),
         model="embedding_mlp",
         model_reason="the paper's model for Amazon Reviews",
     )
@@ -47,8 +41,6 @@ def load(folder: Path) -> Dataset:
 
 def _parse(paths: list[Path]) -> Arrays:
     import pyarrow as pa
-
-    from clustpsi.datasets.text import split_words
 
     columns = ["Title", "Text", "Cat1"]
     texts, categories = [], []

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.files import check_header, find, missing, open_binary, reading
+from clustpsi.datasets.text import Texts, split_words
 from clustpsi.errors import ClustPSIError
 
 if TYPE_CHECKING:
@@ -37,18 +38,12 @@ def load(folder: Path) -> Dataset:
     path = find(folder, CSV) or find(folder, "tweets.parquet")
     if path is None:
         raise missing(folder, CSV, "tweets.parquet")
-    arrays = cached(folder, [path], 1, lambda: _parse(path))
-
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        from clustpsi.datasets.text import token_ids
-
-        return token_ids(arrays["ids"], arrays["starts"], train_rows, length=LENGTH)
-
+    arrays = cached(folder, [path], 2, lambda: _parse(path))
     return Dataset(
         "sent140",
         np.asarray(arrays["labels"]),
         ("negative", "positive"),
-        prepare,
+        Texts(arrays, length=LENGTH),
         model="lstm",
         model_reason="the paper's model for Sent140",
     )
@@ -56,8 +51,6 @@ def load(folder: Path) -> Dataset:
 
 def _parse(path: Path) -> Arrays:
     import pyarrow.compute as pc
-
-    from clustpsi.datasets.text import split_words
 
     labels: list[NDArray[np.int32]] = []
 

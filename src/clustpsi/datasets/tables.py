@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from clustpsi.datasets.base import Dataset, Prepare
 from clustpsi.datasets.encode import one_hot, standard_scale
 from clustpsi.datasets.files import DataMissing, check_header, read_csv, read_parquet, reading
+from clustpsi.datasets.text import Texts, split_words
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
 if TYPE_CHECKING:
@@ -250,14 +251,8 @@ def _numbers(numbers: NDArray[Any], categories: list[NDArray[np.int32]], rows: i
 def _text(texts: list[str]) -> tuple[Prepare, str, str]:
     import pyarrow as pa
 
-    from clustpsi.datasets.text import split_words, token_ids
-
-    words = split_words([pa.array(texts, pa.large_string())])
-
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        return token_ids(words["ids"], words["starts"], train_rows, length=LENGTH)
-
-    return prepare, "embedding_mlp", "text"
+    split = split_words([pa.array(texts, pa.large_string())])
+    return Texts(split, length=LENGTH), "embedding_mlp", "text"
 
 
 def _images(values: NDArray[Any], where: str) -> tuple[Prepare, str, str]:

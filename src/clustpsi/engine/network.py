@@ -48,14 +48,14 @@ class Network:
         parameters, buffers = self._init(jax.random.fold_in(jax.random.key(seed), index))
         return Model(np.asarray(ravel_pytree(parameters)[0]), np.asarray(_ravel(buffers)[0]))
 
-    def place_of(self, name: str) -> tuple[slice, tuple[int, ...]]:
-        """Where the flat vector has the first parameter of a name, and the parameter's shape."""
+    def place_of(self, name: str) -> tuple[slice, tuple[int, ...]] | None:
+        """Where the flat vector has the first parameter of a name, and the parameter's shape; None without one."""
         at = 0
         for path, leaf in self._leaves:
             if path[-1].key == name:
                 return slice(at, at + leaf.size), leaf.shape
             at += leaf.size
-        raise KeyError(name)
+        return None
 
     def evaluate(self, parameters: Tree, buffers: Tree, x: jax.Array) -> jax.Array:
         """Logits in evaluation mode."""

@@ -31,10 +31,16 @@ class OwnWords:
         Of every client, the model over its words.
     """
 
-    def __init__(self, network: Network, tokens: NDArray[Any], words: list[NDArray[np.int64]]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        table: tuple[slice, tuple[int, ...]],
+        tokens: NDArray[Any],
+        words: list[NDArray[np.int64]],
+    ) -> None:
         self.tokens = jnp.asarray(tokens)
         self._words = words
-        self._table, (self._rows, self._width) = network.place_of("embedding")
+        self._table, (self._rows, self._width) = table
         sizes = [min(round_up(len(own)), self._rows) for own in words]
         self.networks = [
             network_for(network.module.clone(vocabulary=size), tokens.shape[1:], tokens.dtype) for size in sizes
@@ -42,11 +48,11 @@ class OwnWords:
 
     @classmethod
     def of(cls, network: Network, tokens: NDArray[Any], clients: Sequence[NDArray[np.int64]]) -> Self | None:
-        """For clients with these rows of training texts; None if the model has no table or they have all the words."""
-        vocabulary: int | None = getattr(network.module, "vocabulary", None)
-        if vocabulary is None:
+        """For clients with these rows of training texts; None if no table is trained or they have all the words."""
+        table = network.place_of("embedding")
+        if table is None:
             return None
-        words = []
+        vocabulary, words = table[1][0], []
         for rows in clients:
             has = np.zeros(vocabulary, bool)
             has[tokens[rows]] = True
@@ -59,7 +65,7 @@ class OwnWords:
             place = np.zeros(vocabulary, tokens.dtype)
             place[own] = np.arange(len(own))
             places[rows] = place[tokens[rows]]
-        return cls(network, places, words)
+        return cls(network, table, places, words)
 
     def cut(self, client: int, parameters: Vector) -> Vector:
         """The parameters of the client's model, given those of the whole; rows beyond its words are of no account."""

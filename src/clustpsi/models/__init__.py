@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from flax import linen as nn
 
-from clustpsi.errors import unknown_name
+from clustpsi.datasets.word_vectors import WordVectors
+from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.models.dense import MLP, Logistic
 from clustpsi.models.images import CIFARCNN, FMNISTCNN
 from clustpsi.models.text import LSTM, EmbeddingMLP
@@ -23,8 +24,13 @@ MODELS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-def build_model(name: str, num_classes: int) -> nn.Module:
-    """The named model with one output a class."""
+def build_model(name: str, num_classes: int, vectors: WordVectors | None = None) -> nn.Module:
+    """The named model with one output a class; a model of text may have word vectors instead of its own embeddings."""
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
-    return MODELS[name](num_classes)
+    model = MODELS[name](num_classes)
+    if vectors is None:
+        return model
+    if not hasattr(model, "vectors"):
+        raise ClustPSIError(f"--word-vectors are for models of text (embedding_mlp, lstm), not for {name}")
+    return model.clone(vectors=vectors)

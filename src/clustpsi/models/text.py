@@ -6,6 +6,7 @@ from flax import linen as nn
 from jax import lax
 
 from clustpsi.datasets.text import FIRST_WORD, PADDING, VOCABULARY
+from clustpsi.datasets.word_vectors import WordVectors
 from clustpsi.errors import ClustPSIError
 from clustpsi.models.layers import Dense, Dropout, Embed
 
@@ -25,10 +26,11 @@ class LSTM(nn.Module):
     input_dropout: float = 0.2
     recurrent_dropout: float = 0.2
     vocabulary: int = TOKENS
+    vectors: WordVectors | None = None
 
     @nn.compact
     def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
-        x = Dropout(self.dropout)(_embed(tokens, self.vocabulary), train)
+        x = Dropout(self.dropout)(_embed(tokens, self.vocabulary, self.vectors), train)
         x = Dropout(self.input_dropout, broadcast=(1,))(x, train)  # one mask a sequence, shared by its words
         rows, length, _ = x.shape
         # What the words contribute to the four gates does not depend on the state: one product for the whole sequence.
@@ -59,19 +61,23 @@ class EmbeddingMLP(nn.Module):
     num_classes: int
     width: int = 8
     vocabulary: int = TOKENS
+    vectors: WordVectors | None = None
 
     @nn.compact
     def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
-        x = _embed(tokens, self.vocabulary)
+        x = _embed(tokens, self.vocabulary, self.vectors)
         x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
         return Dense(self.num_classes)(x)
 
 
-def _embed(tokens: jax.Array, vocabulary: int) -> jax.Array:
+def _embed(tokens: jax.Array, vocabulary: int, vectors: WordVectors | None) -> jax.Array:
+    """The embeddings of tokens: a table that is trained, or given vectors, which stay as they are."""
     if tokens.ndim != 2 or not jnp.issubdtype(tokens.dtype, jnp.integer):
         raise ClustPSIError(
             f"this model takes text as rows of token ids, not rows of shape {tokens.shape[1:]} and type {tokens.dtype}"
         )
+    if vectors is not None:
+        return jnp.asarray(vectors.table).at[tokens].get(mode="clip")
     return Embed(vocabulary, EMBEDDING)(tokens)
 
 
