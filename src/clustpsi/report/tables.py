@@ -249,7 +249,7 @@ def _cells(
                         "level": level,
                         "spans": spans,
                         "mean": group[score].mean(),
-                        "spread": group[spread].mean() if spread else group[score].std(ddof=0),
+                        "spread": group[spread].mean() if spread else _deviation(group[score]),
                         "seeds": len(group),
                         "infeasible": group.empty and (dataset, level) in impossible,
                         "paper_mean": paper_mean,
@@ -257,6 +257,11 @@ def _cells(
                     }
                 )
     return pd.DataFrame(rows)
+
+
+def _deviation(values: "pd.Series[float]") -> float:
+    """Over seeds: a single one says nothing about it."""
+    return float(values.std(ddof=0)) if len(values) > 1 else np.nan
 
 
 def _dataset_rank(name: str) -> tuple[int, str]:
@@ -283,7 +288,8 @@ def _best(cells: pd.DataFrame, measure: Measure, digits: int) -> "pd.Series[bool
 def _text(cell: Mapping[Any, Any], digits: int, few: bool, against_paper: bool) -> tuple[str, ...]:
     if cell["seeds"] == 0:
         return ("---" if cell["infeasible"] else "",)
-    ours = f"{cell['mean']:.{digits}f} ± {cell['spread']:.{digits}f}{' †' if few else ''}"
+    spread = "" if np.isnan(cell["spread"]) else f" ± {cell['spread']:.{digits}f}"
+    ours = f"{cell['mean']:.{digits}f}{spread}{' †' if few else ''}"
     if not against_paper or np.isnan(cell["paper_mean"]):
         return (ours,)
     return (ours, f"{cell['paper_mean']:.2f} {cell['mean'] - cell['paper_mean']:+.{digits}f}")
