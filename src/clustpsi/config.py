@@ -17,6 +17,9 @@ from clustpsi.methods.base import check_option, option
 # How skewed a partition is where nobody says: strongly.
 LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
 
+# Options that came later: where they are not used, runs are written as before there were any, and keep their names.
+LATER_OPTIONS = ("word_vectors",)
+
 FORMAT = 1  # of run folders: raised when a run of an older version can no longer be continued or compared
 
 
@@ -117,10 +120,9 @@ class Config:
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def as_dict(self) -> dict[str, Any]:
-        values = {"format": FORMAT, **asdict(self)}
-        if self.word_vectors is None:  # so that runs from before there was this option keep their names
-            del values["word_vectors"]
-        return values
+        values = asdict(self)
+        unused = [name for name in LATER_OPTIONS if values[name] is None]
+        return {"format": FORMAT, **{key: value for key, value in values.items() if key not in unused}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Config":

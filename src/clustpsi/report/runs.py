@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import FORMAT, Config
+from clustpsi.config import FORMAT, LATER_OPTIONS, Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.report.clusters import COLUMNS as COMPOSITION
@@ -83,11 +83,11 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
-        runs = pd.read_csv(path, dtype={"label": object, "client": object, "text": object})
+        runs = pd.read_csv(path, dtype=dict.fromkeys(("label", "client", "text", "word_vectors"), object))
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
-        if column not in runs:
+        if column not in runs and column not in LATER_OPTIONS:
             raise ClustPSIError(
                 f"{path} is not a CSV of runs as `clustpsi table runs` writes: it has no column {column}"
             )
