@@ -26,8 +26,8 @@ class Dataset:
         ``prepare(train_rows)`` gives the features of *all* rows as the model takes them (first axis: rows), with every
         scale, category and vocabulary fitted on ``train_rows`` alone, so that nothing of the test data leaks.
         Images stay uint8 and become [0, 1] inside the model; text is int32 token ids, 0 = padding after the words,
-        1 = a word outside the vocabulary. The array may be a read-only view of a file. For text it is a
-        :class:`~clustpsi.datasets.text.Texts`, which knows the vocabulary too.
+        1 = a word outside the vocabulary. The array may be a read-only view of a file. For text,
+        ``prepare`` is a :class:`~clustpsi.datasets.text.Texts`, which knows the vocabulary too.
     model
         Name of the model that suits the data (the paper's, for the paper's data sets).
     official_test
