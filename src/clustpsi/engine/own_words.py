@@ -2,8 +2,8 @@
 
 A row of the embedding table that no training text of a client names has the gradient 0 in every step; SGD and a fresh
 Adam leave it where it is, and so does a proximal term around the start.  A client therefore trains the same model over
-a table of its own words and puts their rows back.  The result is the same, and the optimizer, which takes most of the
-time of a step, has as many rows to move as the client has words.
+a table of its own words and puts their rows back.  The result is the same, and a step's gradient and optimizer have as
+many rows to go over as the client has words.
 """
 
 from collections.abc import Sequence
