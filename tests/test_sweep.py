@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -384,6 +385,18 @@ def test_without_ray_the_sentence_says_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ClustPSIError, match=r"pip install 'clustpsi\[ray\]'"):
         RayWorkers("local", Store(tmp_path))
+
+
+def test_a_run_that_cannot_even_be_locked_fails_and_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = SimpleNamespace(init=lambda **_: None, shutdown=lambda: None, remote=lambda **_: type)
+    monkeypatch.setitem(sys.modules, "ray", nothing)  # the run never gets as far as a worker
+    store, (config,) = Store(tmp_path), grid(TINY)
+    (tmp_path / config.folder_name / ".lock").mkdir(parents=True)
+    sweep = Sweep([config], store)
+    sweep.go(RayWorkers("local", store, size=1))
+    assert "cannot write" in sweep.failed[config]
 
 
 def test_a_ray_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.sweep import Event, Outcome, Worker
-from clustpsi.results import RunFolder, Store, write_atomically, writing
+from clustpsi.results import RunFolder, RunLocked, Store, write_atomically, writing
 
 
 def pack(folder: RunFolder) -> bytes:
@@ -93,7 +93,8 @@ class RayWorkers:
         try:
             lock.enter_context(folder.locked())
         except ClustPSIError as error:
-            self._refused.append((worker, Outcome("locked", str(error))))
+            status: Literal["locked", "failed"] = "locked" if isinstance(error, RunLocked) else "failed"
+            self._refused.append((worker, Outcome(status, str(error))))
             return
         self._locks[worker] = lock
         if worker not in self._actors:
