@@ -195,6 +195,18 @@ def test_runs_that_cannot_be_compared_are_not_mixed(store: Store) -> None:
         score_table(runs, "global", num_clients=7)
 
 
+def test_runs_with_and_without_word_vectors_are_not_mixed(store: Store, tmp_path: Path) -> None:
+    leave_run(store, 0.1, agg_method="fedavg", seed=0, word_vectors="glove.txt")
+    with pytest.raises(ClustPSIError, match=r"differ in word_vectors \((none, glove.txt|glove.txt, none)\)"):
+        table(store)
+    path = tmp_path / "runs.csv"
+    path.write_text(write_runs(read_runs(store.root)[0]))
+    for runs in (read_runs(store.root)[0], read_runs(path)[0]):
+        chosen = score_table(select(runs, {"word_vectors": "none"}), "global")
+        assert cell(chosen, "FedAvg", "α=0.3")[0] == ("0.61 ± 0.01",)
+        assert set(select(runs, {"word_vectors": "glove.txt"})["last_global_accuracy"]) == {0.1}
+
+
 def test_filters_name_settings_and_values(store: Store) -> None:
     runs = read_runs(store.root)[0]
     chosen = select(runs, parse_filters(["agg-method=fedavg,local", "non_iid_param=0.30"]))

@@ -21,7 +21,7 @@ from clustpsi.federation import build_federation
 from clustpsi.report import style
 from clustpsi.report.paper import DATASETS, SEEDS
 from clustpsi.report.runs import read_runs, select
-from clustpsi.report.tables import SHARED, method_order, method_title
+from clustpsi.report.tables import check_comparable, method_order, method_title
 from clustpsi.results import Store, write_csv
 
 if TYPE_CHECKING:
@@ -437,20 +437,9 @@ def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
             runs = runs[runs[column].isin(numbers) | (method.loc[runs.index] == "centralized")]
     if runs.empty:
         raise ClustPSIError(f"{request.runs} has no finished run on {dataset} with what was asked for")
-    _check_comparable(runs, request.runs)
+    check_comparable(runs, f"the runs in {request.runs}")
     runs = runs.rename(columns={"non_iid_param": "level", "last_global_accuracy": "global_accuracy"})
     return runs.assign(method=method.loc[runs.index]).reset_index(drop=True), problems
-
-
-def _check_comparable(runs: pd.DataFrame, store: Path) -> None:
-    """Runs that share a figure may differ in method, partition, number of clients and seed, and in nothing else."""
-    for setting in SHARED:
-        values = runs[setting].drop_duplicates()
-        if len(values) > 1:
-            shown = ", ".join("none" if pd.isna(value) else str(value) for value in values)
-            raise ClustPSIError(
-                f"the runs in {store} differ in {setting} ({shown}): choose which to draw, with --where {setting}=..."
-            )
 
 
 def _method_look(spec: str) -> dict[str, Any]:

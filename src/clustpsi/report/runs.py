@@ -122,13 +122,13 @@ def parse_filters(texts: list[str]) -> dict[str, str]:
 
 
 def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
-    """The runs with these settings; a filter may name several values with commas between them.
+    """The runs with these settings; a filter may name several values with commas between them, "none" for no value.
 
     Infeasible partitions have no setting of training, and stay whatever such a filter says.
     """
     for key, text in filters.items():
         wanted = {_canonical(each) for each in text.split(",")}
-        given = runs[key].map(lambda value: _canonical("" if pd.isna(value) else str(value)))
+        given = runs[key].map(lambda value: _canonical("none" if pd.isna(value) else str(value)))
         kept = given.isin(wanted)
         if key not in infeasible.SETTINGS:
             kept |= runs["status"] == "infeasible"

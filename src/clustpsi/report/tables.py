@@ -1,12 +1,13 @@
 """The paper's two big tables, from runs: global accuracy, and the clients' distance from a perfect model."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods import make_method
 from clustpsi.report import paper
@@ -14,11 +15,11 @@ from clustpsi.report.sheet import Entry, Line, Sheet
 
 Level = tuple[str, float | None]
 
-#: Settings in which the runs of a data set must agree to stand in one table.
-SHARED = (
-    *("label", "client", "text", "split", "validation", "model"),
-    *("comm_rounds", "local_epochs", "fraction", "optimizer", "lr", "batch_size"),
-)
+#: What the rows and columns of tables are made of, and what does not change a score.
+VARIED = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed", "eval_every")
+
+#: All other settings: the runs of a data set must agree in them to stand in one table.
+SHARED = tuple(each.name for each in fields(Config) if each.name not in VARIED)
 
 #: Marks a row with scores as the literature's code takes them, on the server, where they differ from the clients' own.
 SERVER = " (server)"
@@ -59,6 +60,17 @@ MEASURES = {
 }
 
 
+def check_comparable(runs: pd.DataFrame, which: str) -> None:
+    """Refuse runs that may not stand side by side; ``which`` is what they are called in the sentence."""
+    for setting in SHARED:
+        values = runs[setting].drop_duplicates()
+        if len(values) > 1:
+            named = ", ".join("none" if pd.isna(value) else str(value) for value in values)
+            raise ClustPSIError(
+                f"{which} differ in {setting} ({named}): choose which to compare, with --where {setting}=..."
+            )
+
+
 def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFrame:
     """The finished runs that may stand side by side, with columns ``method`` (its row) and ``level`` (its column).
 
@@ -80,13 +92,7 @@ def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFra
     most = runs[central].groupby("dataset")["num_clients"].transform("max")
     kept = runs[~central & of_size | (runs["num_clients"] == most.reindex(runs.index)) & central]
     for dataset, group in kept.groupby("dataset", sort=False):
-        for key in SHARED:
-            values = group[key].drop_duplicates()
-            if len(values) > 1:
-                named = ", ".join("none" if pd.isna(value) else f"{value}" for value in values)
-                raise ClustPSIError(
-                    f"the runs on {dataset} differ in {key} ({named}): choose which to compare, with --where {key}=..."
-                )
+        check_comparable(group, f"the runs on {dataset}")
     levels = [
         (partitioner, None if pd.isna(level) else float(level))
         for partitioner, level in zip(kept["partitioner"], kept["non_iid_param"], strict=True)
