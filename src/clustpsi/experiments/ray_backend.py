@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
@@ -93,8 +93,7 @@ class RayWorkers:
         try:
             lock.enter_context(folder.locked())
         except ClustPSIError as error:
-            status: Literal["locked", "failed"] = "locked" if isinstance(error, RunLocked) else "failed"
-            self._refused.append((worker, Outcome(status, str(error))))
+            self._refused.append((worker, Outcome("locked" if isinstance(error, RunLocked) else "failed", str(error))))
             return
         self._locks[worker] = lock
         if worker not in self._actors:
