@@ -213,6 +213,8 @@ def test_filters_name_settings_and_values(store: Store) -> None:
     assert set(chosen["agg_method"]) == {"fedavg", "local"} and set(chosen["non_iid_param"]) == {0.3}
     with pytest.raises(ClustPSIError, match="no finished run has seed=9"):
         select(runs, {"seed": "9"})
+    with pytest.raises(ClustPSIError, match="seed is asked for twice; several values go into one: seed=1,2"):
+        parse_filters(["seed=1", "seed=2"])
     with pytest.raises(ClustPSIError, match="'sed=1' should read setting=value"):
         parse_filters(["sed=1"])
 

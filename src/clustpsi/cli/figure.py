@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from clustpsi.cli.lists import numbers, parse_seeds
+from clustpsi.cli.lists import Where, numbers, parse_seeds
 
 
 def command(
@@ -23,9 +23,7 @@ def command(
     runs: Annotated[Path, typer.Option(help="Folder of runs (or a CSV of them), for figures made from runs.")] = Path(
         "runs"
     ),
-    where: Annotated[
-        list[str] | None, typer.Option(help="Only runs with setting=value1,value2,...; may be repeated.")
-    ] = None,
+    where: Where = None,
     study: Annotated[Path, typer.Option(help="Folder of a study, for the importances.")] = Path("study"),
     num_clients: Annotated[
         str | None, typer.Option(help="Numbers of clients, comma-separated.", show_default="the figure's own")

@@ -1,10 +1,19 @@
 """Lists on the command line: values with commas between them."""
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+import typer
 
 from clustpsi.errors import ClustPSIError
 
 Number = TypeVar("Number", int, float)
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SETTING=VALUE,...",
+        help="Only runs with one of these values of a setting (none: without a value); once for each setting.",
+    ),
+]
 
 
 def texts(flag: str, text: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from clustpsi.cli.lists import Where
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.report.runs import parse_filters, read_runs, select, write_runs
 from clustpsi.report.sheet import FORMATS, Sheet, render
@@ -23,9 +24,6 @@ Dataset = Annotated[str | None, typer.Option(help="Data sets, comma-separated.",
 NumClients = Annotated[int | None, typer.Option(help="K.", show_default="the largest in the store")]
 CommRounds = Annotated[int | None, typer.Option(help="T, where runs differ in it.")]
 AggMethod = Annotated[str | None, typer.Option(help="Methods, comma-separated, as in the store.", show_default="all")]
-Where = Annotated[
-    list[str] | None, typer.Option(metavar="SETTING=VALUE", help="Only runs with this setting; none: without a value.")
-]
 Seeds = Annotated[
     int | None,
     typer.Option(min=1, help="Seeds asked for: cells with fewer are marked.", show_default="the most there are"),

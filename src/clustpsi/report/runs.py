@@ -111,12 +111,14 @@ def _typed(runs: pd.DataFrame) -> pd.DataFrame:
 
 def parse_filters(texts: list[str]) -> dict[str, str]:
     """``setting=value`` texts as a mapping."""
-    filters = {}
+    filters: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or key not in SETTINGS:
             raise ClustPSIError(f"{text!r} should read setting=value, with a setting among {', '.join(SETTINGS)}")
+        if key in filters:
+            raise ClustPSIError(f"{key} is asked for twice; several values go into one: {key}={filters[key]},{value}")
         filters[key] = value.strip()
     return filters
 
