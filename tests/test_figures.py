@@ -134,9 +134,20 @@ def test_users_settings_of_matplotlib_do_not_matter(request_: Request, tmp_path:
     assert (tmp_path / "usual.svg").read_bytes() == (tmp_path / "unusual.svg").read_bytes()
 
 
+def test_a_figure_may_have_more_lines_than_there_are_markers() -> None:
+    many = tuple(range(3, 3 + len(style.MARKERS) + 1))
+    request = Request(num_clients=many, alphas=(50.0,), similarities=(1.0,), seeds=(0,))
+    assert set(draw("silhouette", request).data["num_clients"]) == set(many)
+    looks = [style.series_style(place) for place in range(24)]
+    assert len({(look["color"], look["linestyle"]) for look in looks}) == len(looks)
+
+
 def test_methods_and_measures_differ_by_more_than_colour() -> None:
     looks = [style.method_style(name) for name in (*method_types(), *VARIANTS)]
     assert len({(look["marker"], str(look["linestyle"])) for look in looks}) == len(looks) >= 15
+    own = [style.method_style(name) for name in method_types()]
+    assert len({(look["marker"], look.get("markerfacecolor", "filled")) for look in own}) == len(own)
+    assert not {"h", "H", "8"} & {look["marker"] for look in looks}, "too much like a pentagon or each other when small"
     assert len({measure[2] for measure in style.MEASURES.values()}) == len(style.MEASURES)
     assert len({measure[4] for measure in style.MEASURES.values()}) == len(style.MEASURES)
 

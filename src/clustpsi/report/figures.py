@@ -168,21 +168,21 @@ def _silhouette(request: Request) -> Drawing:
                 continue
             curve = part.groupby("tau")["silhouette"]
             mean, low, high = curve.mean(), curve.min(), curve.max()
-            look = {"color": (style.BLACK, *style.PALETTE)[i % 8], "linestyle": style.DASHES[i % 3]}
-            axes.plot(mean.index, mean, **look)
+            look = style.series_style(i)
+            axes.plot(mean.index, mean, **look | {"marker": ""})
             axes.fill_between(mean.index, low, high, color=look["color"], alpha=0.12, linewidth=0)
             chosen = part[part["chosen"]]
             size = 4 + 1.2 * (len(clients) - 1 - i)  # what is drawn first shows around what comes on top
             axes.plot(
                 chosen["tau"],
                 chosen["silhouette"],
-                style.MARKERS[i],
+                look["marker"],
                 color=look["color"],
                 mec="white",
                 mew=0.5,
                 ms=size,
             )
-            axes.plot([], [], marker=style.MARKERS[i], label=f"$K={num_clients}$", **look)
+            axes.plot([], [], label=f"$K={num_clients}$", **look)
         axes.set_xscale("log")
         _plain_ticks(axes, (2, 3, 5, 10, 20, 50, 100), of_kind["tau"].max())
         axes.set_xlabel(r"number of clusters $\tau$")
@@ -207,9 +207,9 @@ def _tau(request: Request) -> Drawing:
             of_level = part[part["level"] == level]
             shift = 0.12 * (i - (len(levels) - 1) / 2)  # so that points of different levels do not hide each other
             median = of_level.groupby("num_clients")["tau"].median()
-            look = {"color": (style.BLACK, *style.PALETTE)[i % 8], "linestyle": style.DASHES[i % 3]}
+            look = style.series_style(i)
             x = np.array([clients.index(k) for k in median.index]) + shift
-            axes.plot(x, median, marker=style.MARKERS[i], label=f"{SYMBOLS[protocol]} = {level:g}", **look)
+            axes.plot(x, median, label=f"{SYMBOLS[protocol]} = {level:g}", **look)
             x = np.array([clients.index(k) for k in of_level["num_clients"]]) + shift
             axes.plot(x, of_level["tau"], ".", color=look["color"], alpha=0.45, markersize=3)
         axes.set_xticks(range(len(clients)), [str(k) for k in clients])

@@ -20,16 +20,17 @@ ONE_COLUMN, TWO_COLUMNS = 3.5, 7.16  # inches
 
 BLACK, GREY = "#000000", "#7f7f7f"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7f7f7f")
-MARKERS = "sD^vP*X<>hpdH8"  # Clust-PSI-PFL and WPSI have the circle
+MARKERS = "sD^vP*X<>pd"  # told apart at four points; Clust-PSI-PFL and WPSI have the circle
+HOLLOW = "<>spd^v"
+DASHES: Any = (0, (4, 1.5))
 DOTS: Any = (0, (1, 1.2))
-DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), DOTS)
 
 #: Measures of skew: title, colour, marker, line style, hatch.
 MEASURES = {
     "wpsi": ("WPSI", BLACK, "o", "-", ""),
-    "hellinger": ("HD", "#0072B2", "s", (0, (4, 1.5)), "////"),
+    "hellinger": ("HD", "#0072B2", "s", DASHES, "////"),
     "jensen_shannon": ("JSD", "#E69F00", "^", (0, (5, 1, 1, 1)), "...."),
-    "earth_mover": ("EMD", "#CC79A7", "D", (0, (1, 1.2)), "xxxx"),
+    "earth_mover": ("EMD", "#CC79A7", "D", DOTS, "xxxx"),
     "label_earth_mover": ("label EMD", "#009E73", "v", (0, (2, 2)), "\\\\\\\\"),
 }
 
@@ -77,7 +78,8 @@ def publication_style() -> Iterator[None]:
 def method_style(name: str) -> dict[str, Any]:
     """How a method is drawn; the paper's own in black and thicker, the same method always alike.
 
-    A variant of a method has its colour; variants, and methods from elsewhere, are dotted, which no other is.
+    As there are more methods than colours, half of them are dashed with hollow markers. A variant of a method has its
+    colour; variants, and methods from elsewhere, are dotted, which no other is.
 
     >>> method_style("clust_psi_pfl")["color"], method_style("fedavg")["marker"]
     ('#000000', 'D')
@@ -85,15 +87,25 @@ def method_style(name: str) -> dict[str, Any]:
     if name == "clust_psi_pfl":
         return {"color": BLACK, "marker": "o", "linestyle": "-", "linewidth": 1.8, "zorder": 3}
     known = [method for method in (*METHODS, "local", "prior_pfl") if method != "clust_psi_pfl"]
+    place = known.index(name) if name in known else sum(name.encode())
+    colour = method_style(name.partition(":")[0])["color"] if ":" in name else PALETTE[place % len(PALETTE)]
+    look = {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": DOTS, "zorder": 2}
+    if name in known[: len(PALETTE)]:
+        return look | {"linestyle": "-"}
     if name in known:
-        place = known.index(name)
-        dashes = DASHES[place // len(PALETTE)]
-    else:
-        place, dashes = sum(name.encode()), DOTS
-    colour = PALETTE[place % len(PALETTE)]
-    if ":" in name:
-        colour = method_style(name.partition(":")[0])["color"]
-    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": dashes, "zorder": 2}
+        hollow = HOLLOW[place - len(PALETTE)]
+        return look | {"linestyle": DASHES, "marker": hollow, "markerfacecolor": "white"}
+    return look
+
+
+def series_style(place: int) -> dict[str, Any]:
+    """How the line at a place among those of one figure is drawn, where lines are levels or numbers of clients."""
+    colours, lines = (BLACK, *PALETTE), ("-", DASHES, DOTS)
+    return {
+        "color": colours[place % len(colours)],
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": lines[place % len(lines)],
+    }
 
 
 def measure_style(name: str) -> dict[str, Any]:
