@@ -2,31 +2,38 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install test test-slow lint types check clean
+.PHONY: demo install develop test test-slow lint types check clean
 
 demo: install
 	$(BIN)/clustpsi run
 
 install: $(VENV)/.installed
 
-# The stamp makes later calls instant; a change of the dependencies installs again.
+develop: $(VENV)/.developed
+
+# The stamps make later calls instant; a change of the dependencies installs again.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable .
 	@touch $@
 
-test: install
+$(VENV)/.developed: $(VENV)/.installed
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+test: develop
 	$(BIN)/python -m pytest -m "not slow"
 
-test-slow: install
+test-slow: develop
 	$(BIN)/python -m pytest -m slow
 
-lint: install
+lint: develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: install
+types: develop
 	$(BIN)/mypy
 
 check: lint types test

@@ -407,22 +407,20 @@ def test_a_ray_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:
 
 def test_a_sweep_on_ray_survives_the_loss_of_a_worker_and_gives_the_same_bits(straight: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    store, runs = Store(tmp_path), [folder.config() for folder in Store(straight)]
-    killed: list[int] = []
-
-    def show(sweep: Sweep) -> None:
-        if sweep.computed == 1 and not killed and (busy := ray_workers()):
-            os.kill(busy[0], signal.SIGKILL)
-            killed.append(busy[0])
-
-    sweep = Sweep(runs, store, show=show)
-    sweep.go(RayWorkers("local", store, size=2))
-    assert killed and sweep.computed == 6 and not sweep.failed
+    command = [sys.executable, "-m", "clustpsi", "sweep", *SMALL, "--output", str(tmp_path), "--ray", "local"]
+    sweep = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.PIPE, text=True)
+    busy: list[int] = []
+    while not (busy and list(tmp_path.glob("*/summary.json"))) and sweep.poll() is None:
+        time.sleep(0.01)
+        busy = ray_workers(sweep.pid)
+    os.kill(busy[0], signal.SIGKILL)
+    _, said = sweep.communicate()
+    assert sweep.returncode == 0, said
     assert contents(tmp_path) == contents(straight)
 
 
-def ray_workers() -> list[int]:
-    """Processes of Ray workers that this process started and that are busy."""
+def ray_workers(sweep: int) -> list[int]:
+    """Processes of Ray workers that a sweep started and that are busy."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -432,12 +430,12 @@ def ray_workers() -> list[int]:
     found = []
     for pid in parents:
         ancestor = pid
-        while ancestor in parents and ancestor != os.getpid():
+        while ancestor in parents and ancestor != sweep:
             ancestor = parents[ancestor]
         try:
             name = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if ancestor == os.getpid() and name.startswith(b"ray::_RemoteWorker.execute"):
+        if ancestor == sweep and name.startswith(b"ray::_RemoteWorker.execute"):
             found.append(pid)
     return found
