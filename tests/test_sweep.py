@@ -408,7 +408,8 @@ def test_a_ray_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:
 def test_a_sweep_on_ray_survives_the_loss_of_a_worker_and_gives_the_same_bits(straight: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     command = [sys.executable, "-m", "clustpsi", "sweep", *SMALL, "--output", str(tmp_path), "--ray", "local"]
-    sweep = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"RAY_worker_niceness": "0"}  # by default Ray's workers wait for every other process
+    sweep = subprocess.Popen([*command, "--workers", "2"], env=environment, stderr=subprocess.PIPE, text=True)
     busy: list[int] = []
     while not (busy and list(tmp_path.glob("*/summary.json"))) and sweep.poll() is None:
         time.sleep(0.01)
