@@ -409,14 +409,16 @@ def test_a_sweep_on_ray_survives_the_loss_of_a_worker_and_gives_the_same_bits(st
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     command = [sys.executable, "-m", "clustpsi", "sweep", *SMALL, "--output", str(tmp_path), "--ray", "local"]
     environment = os.environ | {"RAY_worker_niceness": "0"}  # by default Ray's workers wait for every other process
-    sweep = subprocess.Popen([*command, "--workers", "2"], env=environment, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    sweep = subprocess.Popen([*command, "--workers", "2"], env=environment, **pipes)
     busy: list[int] = []
     while not (busy and list(tmp_path.glob("*/summary.json"))) and sweep.poll() is None:
         time.sleep(0.01)
         busy = ray_workers(sweep.pid)
+    assert busy, "no worker was at work when the first run was done"
     os.kill(busy[0], signal.SIGKILL)
-    _, said = sweep.communicate()
-    assert sweep.returncode == 0, said
+    said, _ = sweep.communicate()
+    assert sweep.returncode == 0 and "6 runs: 6 finished; 6 computed now" in said
     assert contents(tmp_path) == contents(straight)
 
 

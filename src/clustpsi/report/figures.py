@@ -172,7 +172,8 @@ def _silhouette(request: Request) -> Drawing:
             axes.plot(mean.index, mean, **look | {"marker": ""})
             axes.fill_between(mean.index, low, high, color=look["color"], alpha=0.12, linewidth=0)
             chosen = part[part["chosen"]]
-            size = 4 + 1.2 * (len(clients) - 1 - i)  # what is drawn first shows around what comes on top
+            step = min(1.2, 5 / len(clients))
+            size = 4 + step * (len(clients) - 1 - i)  # what is drawn first shows around what comes on top
             axes.plot(
                 chosen["tau"],
                 chosen["silhouette"],

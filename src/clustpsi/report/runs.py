@@ -113,13 +113,13 @@ def parse_filters(texts: list[str]) -> dict[str, str]:
     """``setting=value`` texts as a mapping."""
     filters: dict[str, str] = {}
     for text in texts:
-        key, equals, value = text.partition("=")
-        key = key.strip().replace("-", "_")
+        key, equals, value = map(str.strip, text.partition("="))
+        key = key.replace("-", "_")
         if not equals or key not in SETTINGS:
             raise ClustPSIError(f"{text!r} should read setting=value, with a setting among {', '.join(SETTINGS)}")
         if key in filters:
             raise ClustPSIError(f"{key} is asked for twice; several values go into one: {key}={filters[key]},{value}")
-        filters[key] = value.strip()
+        filters[key] = value
     return filters
 
 

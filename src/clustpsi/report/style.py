@@ -87,15 +87,15 @@ def method_style(name: str) -> dict[str, Any]:
     if name == "clust_psi_pfl":
         return {"color": BLACK, "marker": "o", "linestyle": "-", "linewidth": 1.8, "zorder": 3}
     known = [method for method in (*METHODS, "local", "prior_pfl") if method != "clust_psi_pfl"]
-    place = known.index(name) if name in known else sum(name.encode())
-    colour = method_style(name.partition(":")[0])["color"] if ":" in name else PALETTE[place % len(PALETTE)]
-    look = {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": DOTS, "zorder": 2}
-    if name in known[: len(PALETTE)]:
-        return look | {"linestyle": "-"}
     if name in known:
-        hollow = HOLLOW[place - len(PALETTE)]
-        return look | {"linestyle": DASHES, "marker": hollow, "markerfacecolor": "white"}
-    return look
+        half, place = divmod(known.index(name), len(PALETTE))
+        look = {"color": PALETTE[place], "zorder": 2}
+        if half == 0:
+            return look | {"marker": MARKERS[place], "linestyle": "-"}
+        return look | {"marker": HOLLOW[place], "markerfacecolor": "white", "linestyle": DASHES}
+    place, varied = sum(name.encode()), name.partition(":")[0]
+    colour = PALETTE[place % len(PALETTE)] if varied == name else method_style(varied)["color"]
+    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": DOTS, "zorder": 2}
 
 
 def series_style(place: int) -> dict[str, Any]:
