@@ -10,15 +10,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from clustpsi.datasets.files import is_file
+from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method, method_spec
 from clustpsi.methods.base import check_option, option
 
 # How skewed a partition is where nobody says: strongly.
 LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
+NUM_CLIENTS = 20
 
-# Options that came later: where they are not used, runs are written as before there were any, and keep their names.
-LATER_OPTIONS = ("word_vectors",)
+# Options that came later: where they have their defaults, runs are written as before there were any, and keep their
+# names.
+LATER_OPTIONS = ("word_vectors", "sep", "no_header", "drop", "drop_unlabelled", "min_class")
+
+LONGEST = 100  # characters of a data set's or a method's name in a folder's name, which may have 255
 
 FORMAT = 1  # of run folders: raised when a run of an older version can no longer be continued or compared
 
@@ -27,22 +33,33 @@ FORMAT = 1  # of run folders: raised when a run of an older version can no longe
 class Config:
     """One run.  The fields are the command line's options, with the paper's names and values where it has them."""
 
-    dataset: str = option("digits", "name of a data set, or a CSV, Parquet or NPZ file")
+    dataset: str = option("digits", "name of a data set, or a file: a table (CSV, Parquet, ...) or arrays (NPZ)")
     label: str | None = option(None, "column to predict, for a file")
     client: str | None = option(
         None, "column that names the client of each row, for a file: implies --partitioner natural"
     )
     text: str | None = option(None, "columns of running text, comma-separated, for a file")
-    partitioner: str = option(
-        "dirichlet",
-        "how samples are spread over clients",
+    drop: str | None = option(None, "columns not to use, comma-separated, for a file")
+    drop_unlabelled: bool = option(False, "omit rows without a label, for a file")
+    min_class: int | None = option(
+        None, "merge classes with fewer samples than this into one, called other, for a file", least=2
+    )
+    sep: str | None = option(
+        None, "what separates the cells of a CSV file: a character, tab or space (default: it is found out)"
+    )
+    no_header: bool = option(False, "the first line of a CSV file is data: its columns are called 0, 1, 2, ...")
+    partitioner: str | None = option(
+        None,
+        "how samples are spread over clients (default: dirichlet, and natural with --client)",
         choices=("dirichlet", "similarity", "iid", "natural"),
     )
     non_iid_param: float | None = option(
         None,
         "alpha of the Dirichlet partition (above 0; default 0.1), S of the Similarity partition (0 to 1; default 0.03)",
     )
-    num_clients: int | None = option(20, "K, the number of clients (natural clients: all there are)", least=2)
+    num_clients: int | None = option(
+        None, f"K, the number of clients (default: {NUM_CLIENTS}; natural clients: all there are)", least=2
+    )
     split: str = option(
         "auto",
         "where clients' test data comes from",
@@ -65,18 +82,30 @@ class Config:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            check_option(f"--{each.name.replace('_', '-')}", getattr(self, each.name), each.metadata)
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                check_option(f"--{each.name.replace('_', '-')}", value, each.metadata)
 
     def checked(self) -> "Config":
         """The same configuration in its canonical form, so that equal runs have equal configurations."""
-        partitioner = self.partitioner if self.client is None else "natural"
+        partitioner = self.partitioner or ("dirichlet" if self.client is None else "natural")
         num_clients, param = self.num_clients, self.non_iid_param
+        if self.client is not None and partitioner != "natural":
+            raise ClustPSIError(
+                f"--client {self.client} makes the clients those of the data, and --partitioner {partitioner} makes "
+                "others: give one of them"
+            )
+        if partitioner == "natural":
+            for flag, value in (("--num-clients", num_clients), ("--non-iid-param", param)):
+                if value is not None:
+                    raise ClustPSIError(
+                        f"{flag} {value:g} contradicts natural clients, who are those of the data (--client, or "
+                        "--partitioner natural): leave one of them out"
+                    )
+        elif num_clients is None:
+            num_clients = NUM_CLIENTS
         if param is None or partitioner not in LEVELS:
             param = LEVELS.get(partitioner)
-        if partitioner == "natural":
-            num_clients = None
-        elif num_clients is None:
-            raise ClustPSIError(f"the {partitioner} partition needs --num-clients")
         if partitioner == "dirichlet" and not (param is not None and 0 < param < math.inf):
             raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
         if partitioner == "similarity" and not (param is not None and 0 <= param <= 1):
@@ -84,12 +113,28 @@ class Config:
         return replace(
             self,
             agg_method=method_spec(make_method(self.agg_method)),
+            drop=None if self.drop is None else ",".join(sorted(set(column_names(self.drop)))),
+            sep=None if self.sep is None else separator(self.sep),
             partitioner=partitioner,
             non_iid_param=None if param is None else float(param),
             num_clients=num_clients,
             fraction=float(self.fraction),
             lr=float(self.lr),
         )
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a file of the user's own is read: arguments of :func:`clustpsi.datasets.load_dataset`."""
+        return {
+            "label": self.label,
+            "client": self.client,
+            "text": column_names(self.text),
+            "drop": column_names(self.drop),
+            "drop_unlabelled": self.drop_unlabelled,
+            "min_class": self.min_class,
+            "sep": self.sep,
+            "no_header": self.no_header,
+        }
 
     @property
     def cell(self) -> dict[str, Any]:
@@ -100,17 +145,17 @@ class Config:
     def folder_name(self) -> str:
         """Readable, unique name of this run's folder."""
         level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
-        where = re.sub(r"[^A-Za-z0-9_.]+", "_", self.dataset.rsplit("/", 1)[-1])
-        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
+        where = re.sub(r"[^A-Za-z0-9_.]+", "_", self.dataset.rsplit("/", 1)[-1])[:LONGEST]
+        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)[:LONGEST]
         clients = "" if self.num_clients is None else f"k{self.num_clients}"
-        parts = [where, self.partitioner + level, clients, how, f"seed{self.seed}"]
+        parts = [where, f"{self.partitioner}{level}", clients, how, f"seed{self.seed}"]
         return "-".join([part for part in parts if part] + [self.digest])
 
     @property
     def content(self) -> str | None:
         """Hash of the user's own files: a changed file is another data set, whatever its name."""
         paths = [Path(name) for name in (self.dataset, self.word_vectors) if name is not None]
-        hashes = [_content(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths if path.is_file()]
+        hashes = [_content(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths if is_file(path)]
         return "-".join(hashes) or None
 
     @property
@@ -121,7 +166,7 @@ class Config:
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
-        unused = [name for name in LATER_OPTIONS if values[name] is None]
+        unused = [name for name in LATER_OPTIONS if values[name] == self.__dataclass_fields__[name].default]
         return {"format": FORMAT, **{key: value for key, value in values.items() if key not in unused}}
 
     @classmethod
@@ -141,3 +186,8 @@ class Config:
 def _content(path: Path, size: int, changed: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def column_names(text: str | None) -> tuple[str, ...]:
+    """Names of columns, from a text with commas between them."""
+    return () if text is None else tuple(name.strip() for name in text.split(","))

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -96,16 +96,17 @@ class Cell:
 
 
 @lru_cache(maxsize=1)
-def _dataset(name: str, label: str | None, client: str | None, text: str | None, data_dir: Path | None) -> Dataset:
-    columns = tuple(column.strip() for column in text.split(",")) if text else ()
-    return load_dataset(name, data_dir=data_dir, label=label, client=client, text=columns)
+def _dataset(name: str, data_dir: Path | None, **reading: Any) -> Dataset:
+    return load_dataset(name, data_dir=data_dir, **reading)
 
 
 def open_cell(
     config: Config, *, dataset: Dataset | None = None, data_dir: Path | None = None, workers: int | None = None
 ) -> Cell:
     """Load the data (unless it is given), spread it over clients and set the simulator up."""
-    dataset = dataset or _dataset(config.dataset, config.label, config.client, config.text, data_dir)
+    config = config.checked()
+    assert config.partitioner is not None
+    dataset = dataset or _dataset(config.dataset, data_dir, **config.reading)
     federation = build_federation(
         dataset, config.partitioner, config.non_iid_param, config.num_clients, config.seed, config.split
     )
@@ -279,5 +280,7 @@ class _Run:
         if self.save_models:
             deployment = self.method.deploy(self.setting, state)
             self.folder.write_models(deployment, self.cell.federation.client_names)
-        facts = {"model": self.cell.model, "num_parameters": self.cell.num_parameters}
+        facts: dict[str, Any] = {"model": self.cell.model, "num_parameters": self.cell.num_parameters}
+        if columns := self.cell.federation.dataset.columns:
+            facts["columns"] = [asdict(column) for column in columns]
         self.folder.finish(self.cell.federation, history, facts, self.seconds)

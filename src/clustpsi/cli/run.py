@@ -1,6 +1,7 @@
 """``clustpsi run``: compare methods on a data set, live, and leave the results in a folder."""
 
 import json
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from rich.table import Table
 from clustpsi.cli.lists import parse_seeds
 from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
 from clustpsi.config import Config
+from clustpsi.datasets.columns import describe
 from clustpsi.errors import ClustPSIError
 from clustpsi.report.tables import method_title
 from clustpsi.results import RunFolder, Store
@@ -81,13 +83,16 @@ def command(
                 if cell is None:
                     cell = open_cell(config, data_dir=data_dir, workers=workers)
                     if seed == seeds[0]:
+                        for line in describe(cell.federation.dataset.columns):
+                            print(line, file=sys.stderr)
                         watcher.say(f"{cell.model}, {cell.num_parameters:,} parameters: {cell.model_reason}")
                 run(config, store, cell=cell, resume=resume, fresh=fresh, save_models=save_models, watch=watcher.show)
     first = next(iter(configs.values()))
     rows = [summary_row(method, runs) for method, runs in folders.items()]
     if as_json:
         shared = {key: value for key, value in first.cell.items() if key != "seed"}
-        print(json.dumps({"settings": shared, "seeds": seeds, "methods": rows}, indent=2))
+        columns = next(iter(folders.values()))[0].summary().get("columns", [])
+        print(json.dumps({"settings": shared, "seeds": seeds, "columns": columns, "methods": rows}, indent=2))
     else:
         Console().print(summary_table(first, rows, len(seeds)))
         console.print(f"results in {output}/", style="dim")

@@ -12,11 +12,13 @@ from clustpsi.results import Store, write_json, writing
 
 #: The settings that decide whether there is a partition.
 SETTINGS = ("dataset", "label", "client", "text", "partitioner", "non_iid_param", "num_clients", "split", "seed")
+#: And those that came later, where they are used: which rows and classes there are.
+LATER_SETTINGS = ("sep", "no_header", "drop_unlabelled", "min_class")
 
 
 def partition_name(config: Config) -> str:
     """Name of a run's partition, the same for all runs on it."""
-    settings = json.dumps([FORMAT, *(getattr(config, key) for key in SETTINGS)])
+    settings = json.dumps([FORMAT, *(getattr(config, key) for key in SETTINGS), *_later_settings(config).items()])
     dataset, partition, clients, *_ = config.folder_name.split("-")
     return f"{dataset}-{partition}-{clients}-seed{config.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
@@ -26,7 +28,7 @@ def record(store: Store, config: Config, reason: str) -> None:
     path = store.root / "infeasible" / f"{partition_name(config)}.json"
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    settings = {key: getattr(config, key) for key in SETTINGS}
+    settings = {key: getattr(config, key) for key in SETTINGS} | _later_settings(config)
     write_json(path, {"format": FORMAT, **settings, "reason": reason})
 
 
@@ -41,3 +43,8 @@ def recorded(store: Store) -> dict[str, dict[str, Any]]:
         if isinstance(values, dict) and values.get("format") == FORMAT and set(SETTINGS) <= set(values):
             found[path.stem] = values
     return found
+
+
+def _later_settings(config: Config) -> dict[str, Any]:
+    used = config.as_dict()
+    return {key: used[key] for key in LATER_SETTINGS if key in used}
