@@ -63,10 +63,10 @@ class Categories:
 
 @dataclass(frozen=True)
 class Omitted:
-    """A column that is no feature, and why."""
+    """A column that is no feature; it may be text, which has to be named as such."""
 
     column: Column
-    reason: str
+    may_be_text: bool = False
 
 
 Typed = Numbers | Categories | Omitted
@@ -99,8 +99,7 @@ def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) 
         return _unsupported(name, "complex numbers")
     if types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype):
         if types.is_integer_dtype(dtype) and values.notna().all() and _identifies(values, name, is_first):
-            what = "different whole numbers"
-            return Omitted(Column(name, "identifier", what), f"{what} that name the rows")
+            return Omitted(Column(name, "identifier", "different whole numbers"))
         return _numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan))
     if types.is_datetime64_any_dtype(dtype):
         return _dates(name, written.days(values))
@@ -193,10 +192,9 @@ def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Ty
             return _dates(name, np.append(found.values, np.nan)[codes], found.marks)
     rows = f"{len(kinds):,} different values in {len(values):,} rows"
     if len(kinds) > MANY_KINDS and len(kinds) > 0.5 * len(values):
-        reason = f"{rows} look like identifiers; if it is text, name it with --text (text= in Python)"
-        return Omitted(Column(name, "identifier", rows), reason)
+        return Omitted(Column(name, "identifier", rows), may_be_text=True)
     if len(kinds) == len(values) > 1 and is_id_name(name):
-        return Omitted(Column(name, "identifier", rows), f"{rows} that name the rows")
+        return Omitted(Column(name, "identifier", rows))
     column = Column(name, "category", _count(len(kinds), "kind"))
     if len(kinds) + (codes < 0).any() < 2:
         column = Column(name, "constant", repr(kinds[0][:LONGEST]) if kinds else "empty")
@@ -252,4 +250,4 @@ def is_id_name(name: str) -> bool:
 
 
 def _unsupported(name: str, what: str) -> Omitted:
-    return Omitted(Column(name, "unsupported", what), f"it holds {what}: one number or text per row can be used")
+    return Omitted(Column(name, "unsupported", f"holds {what}"))

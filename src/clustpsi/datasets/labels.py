@@ -81,6 +81,8 @@ class Labels:
         The classes' names; classes are sorted by value, numbers as numbers.
     kept
         The rows that have a label.
+    is_merged
+        Whether rare classes were merged.
     notes
         A sentence for each thing that was done to rows or classes.
     """
@@ -88,6 +90,7 @@ class Labels:
     codes: NDArray[np.int32]
     names: tuple[str, ...]
     kept: NDArray[np.int64]
+    is_merged: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -135,7 +138,7 @@ def read_labels(
     if min_class is not None:
         codes, names, note = _merged(codes, names, min_class)
         notes += [f"{where}, {what}: {note}"] if note else []
-    return Labels(codes, names, kept, tuple(notes))
+    return Labels(codes, names, kept, min_class is not None, tuple(notes))
 
 
 def read_clients(

@@ -228,17 +228,19 @@ def _check_classes(labels: Labels, what: str, where: str) -> None:
     if counts.min() < 2:
         alone = int(counts.argmin())
         row = labels.kept[(labels.codes == alone).argmax()] + 1
+        merge = "" if labels.is_merged else ", or merge rare classes with --min-class (min_class= in Python)"
         raise ClustPSIError(
-            f"{where}, {what}: class {labels.names[alone]!r} has only one sample (row {row}): add samples, "
-            "take it out, or merge rare classes with --min-class (min_class= in Python)"
+            f"{where}, {what}: class {labels.names[alone]!r} has only one sample (row {row}): add samples or take it "
+            f"out{merge}"
         )
 
 
 def _note_omitted(where: str, omitted: Sequence[Omitted]) -> None:
     if omitted:
-        told = [f"{each.column.name!r} ({each.reason})" for each in omitted[:TOLD]]
+        told = [f"{each.column.name!r} ({each.column.kind}: {each.column.detail})" for each in omitted[:TOLD]]
         more = [f"and {len(omitted) - TOLD:,} more"] if len(omitted) > TOLD else []
-        _note(f"{where}: {'column' if len(omitted) == 1 else 'columns'} omitted: {', '.join(told + more)}")
+        hint = "; what is text, name with --text (text= in Python)" if any(each.may_be_text for each in omitted) else ""
+        _note(f"{where}: {'column' if len(omitted) == 1 else 'columns'} omitted: {', '.join(told + more)}{hint}")
 
 
 def _note(message: str) -> None:

@@ -6,7 +6,7 @@ something else: names, codes, sentences.
 
 import datetime
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ MARKS = frozenset(
 MOST_OTHER_MARKS = 3
 MOST_OTHER_SHARE = 0.05
 FEW_VALUES = 20
+LONGEST = 64  # characters of a number or a date
+EPOCH = datetime.date(1970, 1, 1).toordinal()
 LOOK = 100  # texts of a first look, which spares names and sentences the long one
 
 AFFIXED = re.compile(r"([-+]?)\s*([$€£¥]?)\s*([-+]?[\d.,eE+-]*\d[\d.,]*)\s*([%$€£¥]?)")
@@ -42,8 +44,8 @@ TIME = (
     r"([T ] ?(?P<hour>\d{1,2}):(?P<minute>\d\d)(:(?P<second>\d\d([.,]\d+)?))?( ?(?P<half>[AaPp])[Mm])?"
     r"( ?(Z|UTC|GMT|(?P<zone>[-+]\d\d(:?\d\d)?)))?)?"
 )
-YEAR_FIRST = re.compile(r"(?P<year>\d{4})(?P<sep>[-/.])(?P<first>\d{1,2})(?P=sep)(?P<second_>\d{1,2})" + TIME)
-YEAR_LAST = re.compile(r"(?P<first>\d{1,2})(?P<sep>[-/.])(?P<second_>\d{1,2})(?P=sep)(?P<year>\d{4})" + TIME)
+YEAR_FIRST = re.compile(r"(?P<year>\d{4})(?P<sep>[-/.])(?P<one>\d{1,2})(?P=sep)(?P<two>\d{1,2})" + TIME)
+YEAR_LAST = re.compile(r"(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(?P<year>\d{4})" + TIME)
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,32 @@ def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     >>> numbers(["1", "2", "3", "4+"], np.array([9, 9, 9, 1])), numbers(["02139", "?"], np.array([9, 1]))
     (None, None)
     """
-    if not _mostly(texts, AFFIXED.fullmatch):
+    import pandas as pd
+
+    if not _mostly(texts, AFFIXED):
         return None
-    matches = [AFFIXED.fullmatch(text.strip()) for text in texts]
-    bare = ["" if match is None else match[1] + match[3] for match in matches]
-    decimal_comma = any(DECIMAL_COMMA.fullmatch(text) and not THOUSANDS.fullmatch(text) for text in bare)
-    values = np.array([_number(text, decimal_comma) for text in bare])
+    parsed = pd.to_numeric(pd.Series(texts, dtype="str"), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    values = np.where(np.isfinite(parsed), parsed, np.nan)  # "inf" is a word
+    is_plain = ~np.isnan(values)
+    others = _matches(AFFIXED, texts, ~is_plain)
+    bare = {place: match[1] + match[3] for place, match in others.items()}
+    decimal_comma = any(DECIMAL_COMMA.fullmatch(text) and not THOUSANDS.fullmatch(text) for text in bare.values())
+    if decimal_comma:
+        bare |= {place: texts[place].strip() for place in np.flatnonzero(is_plain).tolist()}
+    for place, text in bare.items():
+        values[place] = _number(text, decimal_comma)
     known = ~np.isnan(values)
+    unusual = [place for place in others if known[place]]
+    affixes = {others[place][2] + others[place][4] for place in unusual} | ({""} if is_plain.any() else set())
     marks = _marks(texts, counts, known)
-    unusual = [text for text, number in zip(texts, known, strict=True) if number and not NUMBER.fullmatch(text.strip())]
-    affixes = {match[2] + match[4] for match, number in zip(matches, known, strict=True) if match and number}
-    is_code = any(CODE.fullmatch(text) for text in bare)
+    is_code = any(CODE.fullmatch(text) for text in texts)
     if marks is None or not (marks or unusual) or len(affixes) > 1 or is_code or np.unique(values[known]).size < 2:
         return None
-    return Written(values, marks, f"written like {unusual[0].strip()!r}" if unusual else "")
+    return Written(values, marks, f"written like {texts[unusual[0]].strip()!r}" if unusual else "")
 
 
 def _number(text: str, decimal_comma: bool) -> float:
+    """A number that is not written plainly."""
     if decimal_comma and (DECIMAL_COMMA.fullmatch(text) or POINTED_THOUSANDS.fullmatch(text)):
         return float(text.replace(".", "").replace(",", "."))
     if not decimal_comma and THOUSANDS.fullmatch(text):
@@ -104,27 +115,33 @@ def dates(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     [-1.0, 1.75]
     >>> dates(["01/02/1970", "02/01/1970"], np.array([1, 1]))
     """
-    form = YEAR_FIRST if _mostly(texts, YEAR_FIRST.fullmatch) else YEAR_LAST
-    if form is YEAR_LAST and not _mostly(texts, YEAR_LAST.fullmatch):
+    form = YEAR_FIRST if _mostly(texts, YEAR_FIRST) else YEAR_LAST
+    if form is YEAR_LAST and not _mostly(texts, YEAR_LAST):
         return None
-    matches = [form.fullmatch(text.strip()) for text in texts]
+    values = _iso_days(texts) if form is YEAR_FIRST else np.full(len(texts), np.nan)
+    others = _matches(form, texts, np.isnan(values))
     day_first = False
     if form is YEAR_LAST:
-        found = [match for match in matches if match is not None]
-        day_first = any(match["sep"] == "." or int(match["first"]) > 12 for match in found)
-        if day_first == any(int(match["second_"]) > 12 for match in found):
+        day_first = any(match["sep"] == "." or int(match["one"]) > 12 for match in others.values())
+        if day_first == any(int(match["two"]) > 12 for match in others.values()):
             return None
-    values = np.array([np.nan if match is None else _day(match, day_first) for match in matches])
+    for place, match in others.items():
+        values[place] = _day(match, day_first)
     marks = _marks(texts, counts, ~np.isnan(values))
     return None if marks is None else Written(values, marks)
 
 
+def _iso_days(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Days since 1970 of the texts that are dates as ISO 8601 has them, which most are; NaN for the others."""
+    import pandas as pd
+
+    return days(pd.to_datetime(pd.Series(texts, dtype="str"), format="ISO8601", utc=True, errors="coerce")).copy()
+
+
 def _day(match: re.Match[str], day_first: bool) -> float:
-    month, day = (match["second_"], match["first"]) if day_first else (match["first"], match["second_"])
+    month, day = (match["two"], match["one"]) if day_first else (match["one"], match["two"])
     try:
-        whole = (
-            datetime.date(int(match["year"]), int(month), int(day)).toordinal() - datetime.date(1970, 1, 1).toordinal()
-        )
+        whole = datetime.date(int(match["year"]), int(month), int(day)).toordinal() - EPOCH
     except ValueError:  # no such day
         return np.nan
     if match["hour"] is None:
@@ -147,9 +164,18 @@ def days(moments: "pd.Series[Any]") -> NDArray[np.float64]:
     return np.asarray((since / pd.Timedelta(days=1)).to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
 
 
-def _mostly(texts: Sequence[str], fits: Callable[[str], object]) -> bool:
-    looked_at = [text.strip() for text in texts[:LOOK] if text.strip().lower() not in MARKS]
-    return bool(looked_at) and 2 * sum(fits(text) is not None for text in looked_at) >= len(looked_at)
+def _mostly(texts: Sequence[str], form: re.Pattern[str]) -> bool:
+    """Whether half of the first texts have this form."""
+    looked_at = [text for text in texts[:LOOK] if text.strip().lower() not in MARKS]
+    fitting = _matches(form, looked_at, np.ones(len(looked_at), dtype=bool))
+    return bool(looked_at) and 2 * len(fitting) >= len(looked_at)
+
+
+def _matches(form: re.Pattern[str], texts: Sequence[str], among: NDArray[np.bool_]) -> dict[int, re.Match[str]]:
+    """The texts that have this form, by their places."""
+    stripped = {place: texts[place].strip() for place in np.flatnonzero(among).tolist()}
+    short = {place: text for place, text in stripped.items() if len(text) <= LONGEST}
+    return {place: match for place, text in short.items() if (match := form.fullmatch(text)) is not None}
 
 
 def _marks(texts: Sequence[str], counts: NDArray[np.int64], known: NDArray[np.bool_]) -> tuple[str, ...] | None:
