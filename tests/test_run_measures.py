@@ -65,10 +65,7 @@ def test_scores_of_classes_and_constant_answers_are_in_the_files(tmp_path: Path,
     [
         ("fedadam:eta=1e38", "the test loss is not finite in round 1"),  # finite, but its logits overflow
         ("fedavgm:server_lr=1e300", "a model of the server is not finite in round 1"),
-        (
-            "clust_psi_pfl:tau_clusters=2:inner=fedavgm:server_lr=1e300",
-            "a model of the server is not finite in round 1",
-        ),
+        ("clust_psi_pfl:inner=fedavgm:server_lr=1e300", "a model of the server is not finite in round 1"),
     ],
 )
 @pytest.mark.filterwarnings("error")
@@ -90,9 +87,7 @@ def test_finding_24_a_server_that_diverges_ends_the_run(method: str, what: str, 
     assert (outcome.status, outcome.reason) == ("failed", str(error.value))
 
 
-def test_finding_24_divergence_is_a_sentence_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finding_24_divergence_has_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ("--num-clients", "6", "--comm-rounds", "1", "--local-epochs", "1", "--seeds-list", "0")
     assert clustpsi("run", *settings, "--agg-method", "fedavgm:server_lr=1e300", "--output", str(tmp_path)) == 2
     assert "diverged: a model of the server is not finite in round 1" in capsys.readouterr().err.replace("\n", " ")
@@ -150,22 +145,31 @@ def test_finding_25_every_second_of_a_run_is_booked(
     assert set(timing["by_purpose"]) == {"start", "server", "training", "evaluation", "files"}
     assert timing["by_purpose"]["start"] >= 0.5
     assert timing["seconds"] == pytest.approx(sum(timing["by_purpose"].values()))
-    assert timing["seconds"] + timing["compilation"] == pytest.approx(clock, rel=0.05)
+    assert timing["seconds"] + timing["compilation"] == pytest.approx(clock, rel=0.1)
 
 
-def test_a_block_inside_another_is_not_booked_twice() -> None:
+def test_a_block_inside_another_is_not_booked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def work(seconds: float) -> None:
+        clock[0] += seconds
+
     ledger = Ledger()
     with ledger.timed("outer"):
-        time.sleep(0.02)
+        work(1)
         for _ in range(2):
             with ledger.timed("inner"):
-                time.sleep(0.03)
+                work(10)
+                with ledger.timed("innermost"):
+                    work(100)
         with pytest.raises(KeyError), ledger.timed("broken"):
-            time.sleep(0.04)
+            work(1000)
             raise KeyError
-    assert ledger.seconds["outer"] == pytest.approx(0.02, abs=0.015)
-    assert ledger.seconds["inner"] == pytest.approx(0.06, abs=0.02)
-    assert ledger.seconds["broken"] == pytest.approx(0.04, abs=0.015)
+        work(1)
+    with ledger.timed("inner"):
+        work(10)
+    assert ledger.seconds == {"innermost": 200, "inner": 30, "broken": 1000, "outer": 2}
 
 
 # -------------------------------------------------------------------------------------------------- what is to be said
