@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from clustpsi.datasets.columns import describe
 from clustpsi.errors import ClustPSIError
 from clustpsi.report.tables import method_title
 from clustpsi.results import RunFolder, Store
+from clustpsi.sources import Sources, identified
 
 if TYPE_CHECKING:
     from clustpsi.run import Cell
@@ -61,11 +62,16 @@ def command(
     settings = {key: value for key, value in options.items() if key in SETTINGS}
     methods = chosen_methods(agg_method, {key: value for key, value in options.items() if key not in SETTINGS})
     seeds = parse_seeds(seeds_list)
+    sources = Sources(data_dir)
     configs = {
         (seed, method): Config(**settings, agg_method=method, seed=seed).checked()
         for seed in seeds
         for method in methods
     }
+    data = sources.load(next(iter(configs.values())))
+    for line in describe(data.columns):
+        print(line, file=sys.stderr)
+    configs = {key: identified(config, data) for key, config in configs.items()}
     store = Store(output)
     console = Console(stderr=True)
     folders: dict[str, list[RunFolder]] = {}
@@ -81,17 +87,15 @@ def command(
                     watcher.say("finished before; --fresh computes it again")
                     continue
                 if cell is None:
-                    cell = open_cell(config, data_dir=data_dir, workers=workers)
+                    cell = open_cell(config, dataset=sources.load(config), workers=workers)
                     if seed == seeds[0]:
-                        for line in describe(cell.federation.dataset.columns):
-                            print(line, file=sys.stderr)
                         watcher.say(f"{cell.model}, {cell.num_parameters:,} parameters: {cell.model_reason}")
                 run(config, store, cell=cell, resume=resume, fresh=fresh, save_models=save_models, watch=watcher.show)
     first = next(iter(configs.values()))
     rows = [summary_row(method, runs) for method, runs in folders.items()]
     if as_json:
         shared = {key: value for key, value in first.cell.items() if key != "seed"}
-        columns = next(iter(folders.values()))[0].summary().get("columns", [])
+        columns = [asdict(column) for column in data.columns]
         print(json.dumps({"settings": shared, "seeds": seeds, "columns": columns, "methods": rows}, indent=2))
     else:
         Console().print(summary_table(first, rows, len(seeds)))

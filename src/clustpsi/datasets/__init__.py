@@ -6,7 +6,7 @@ from typing import Any
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.catalogue import DATASETS
-from clustpsi.datasets.files import DataMissing, data_folder, is_there
+from clustpsi.datasets.files import DataMissing, data_folder, is_file_name
 from clustpsi.datasets.labels import Name
 from clustpsi.datasets.tables import from_arrays, from_table
 from clustpsi.errors import ClustPSIError, unknown_name
@@ -18,8 +18,8 @@ __all__ = [
     "data_folder",
     "from_arrays",
     "from_table",
+    "is_file_name",
     "load_dataset",
-    "names_a_file",
 ]
 
 
@@ -55,12 +55,6 @@ def load_dataset(
                 raise ClustPSIError(f"{flag} is for a file of your own, and {name} is a data set with its own columns")
         dataset: Dataset = import_module(f"clustpsi.datasets.{name}").load(data_folder(data_dir) / name)
         return dataset
-    if names_a_file(name):
+    if is_file_name(name):
         return from_table(name, label=label, **reading)
     raise unknown_name("dataset", name, DATASETS)
-
-
-def names_a_file(name: str) -> bool:
-    """Whether a text that is no data set's name is meant as a file's: by its look, or because there is one."""
-    path = Path(name).expanduser()
-    return bool(path.suffix) or len(path.parts) > 1 or is_there(path)

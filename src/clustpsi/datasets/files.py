@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import platformdirs
 
+from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, nearest
 
 if TYPE_CHECKING:
@@ -107,8 +108,14 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def is_file(path: Path) -> bool:
-    return is_there(path) and path.is_file()
+def is_file_name(dataset: str) -> bool:
+    """Whether a data set is named by its file: by a path, by a name with an ending, or because there is such a file.
+
+    >>> [is_file_name(name) for name in ("digits", "birds.csv", "data/birds", "birds")]
+    [False, True, True, False]
+    """
+    path = Path(dataset).expanduser()
+    return dataset not in DATASETS and (bool(path.suffix) or len(path.parts) > 1 or is_there(path))
 
 
 def check_file(path: Path, needed: str) -> None:
