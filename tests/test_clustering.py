@@ -197,7 +197,11 @@ def test_finding_37_compiled_loops_find_what_numpy_finds(
     features: str, search: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Equal clients make points of weight 2 and more.
-    for counts in (dirichlet(60, 0.1, seed=2), dirichlet(70, 5.0, seed=3, classes=3), sorted_chunks([900, 700, 500], 50)):
+    for counts in (
+        dirichlet(60, 0.1, seed=2),
+        dirichlet(70, 5.0, seed=3, classes=3),
+        sorted_chunks([900, 700, 500], 50),
+    ):
         counts = np.concatenate([counts, counts[:5], counts[:2]])
         side_by_side = PSIClustering(features=features, search=search, random_state=1).fit(counts)
         with monkeypatch.context() as patch:
