@@ -69,6 +69,16 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work that leads to it."""
+    if path.is_dir():
+        raise ClustPSIError(f"cannot write {path}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise ClustPSIError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ClustPSIError(f"cannot write {path}: the folder {path.parent} may not be written to")
+
+
 def write_json(path: Path, values: Any) -> None:
     write_atomically(path, lambda file: file.write((json.dumps(values, indent=2) + "\n").encode()))
 

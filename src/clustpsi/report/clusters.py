@@ -1,8 +1,8 @@
 """What is in the clusters of runs: which classes dominate them, and how far constant answers would go.
 
 A cluster in which one class prevails can be served well by a model that always names this class.  Three constants put a
-method's accuracy into perspective: the best constant answer for the whole federation, for each cluster, and for each
-client.  They are shares of the training labels; clients' test labels are mixed in the same way.
+method's accuracy into perspective: always the most frequent class of the whole federation, of the cluster, and of the
+client.  Which class that is, training labels tell; how often it is right, test labels.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.report import paper
 from clustpsi.report.sheet import Entry, Line, Sheet
-from clustpsi.report.tables import comparable, level_order, level_title, method_order, method_title
+from clustpsi.report.tables import (
+    comparable,
+    dataset_title,
+    left_out_notes,
+    level_order,
+    level_title,
+    method_order,
+    method_title,
+)
 from clustpsi.results import RunFolder
 
 COLUMNS = ("singletons", "majorities", "constant_federation", "constant_cluster", "constant_client")
@@ -32,30 +40,43 @@ HEADINGS = (
 def composition(folder: RunFolder) -> dict[str, Any]:
     """Of one finished run: the columns :data:`COLUMNS`, those about clusters only if there are any.
 
-    ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".
+    ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".  Runs that were made
+    before test labels were recorded have no constants.
     """
     clients = folder.clients()
-    counts = clients[[column for column in clients if str(column).startswith("count_")]].to_numpy(np.int64)
+    train = clients[[column for column in clients if str(column).startswith("count_")]].to_numpy(np.int64)
+    test = clients[[column for column in clients if str(column).startswith("test_")]].to_numpy(np.int64)
+
+    def constant(group_of: NDArray[np.int64]) -> float | None:
+        """Accuracy if every group of clients is always told its most frequent class."""
+        if not test.size:
+            return None
+        right = 0
+        for group in np.unique(group_of):
+            members = group_of == group
+            right += test[members, train[members].sum(axis=0).argmax()].sum()
+        return float(right / test.sum())
+
     row: dict[str, Any] = {
-        "constant_federation": counts.sum(axis=0).max() / counts.sum(),
-        "constant_client": counts.max(axis=1).sum() / counts.sum(),
+        "constant_federation": constant(np.zeros(len(clients), np.int64)),
+        "constant_client": constant(np.arange(len(clients))),
     }
     cluster_of = folder.clusters()
     if cluster_of is not None:
         labels, sizes = np.unique(cluster_of, return_counts=True)
-        totals = np.stack([counts[cluster_of == label].sum(axis=0) for label in labels])
-        prevailing = np.bincount(totals.argmax(axis=1), minlength=counts.shape[1])
+        totals = np.stack([train[cluster_of == label].sum(axis=0) for label in labels])
+        prevailing = np.bincount(totals.argmax(axis=1), minlength=train.shape[1])
         row |= {
             "singletons": int((sizes == 1).sum()),
             "majorities": " ".join(map(str, prevailing)),
-            "constant_cluster": totals.max(axis=1).sum() / counts.sum(),
+            "constant_cluster": constant(cluster_of),
         }
     return row
 
 
 def cluster_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Sheet:
     """Means over seeds for every clustered method under every partition."""
-    clustered = runs[runs["constant_cluster"].notna()] if "constant_cluster" in runs else runs.iloc[:0]
+    clustered = runs[runs["majorities"].notna()] if "majorities" in runs else runs.iloc[:0]
     if clustered.empty:
         raise ClustPSIError("none of these runs has clusters: run clust_psi_pfl, say")
     chosen = comparable(clustered, num_clients).sort_values("seed")
@@ -79,22 +100,26 @@ def cluster_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Shee
                         "singletons": float(group["singletons"].mean()),
                         "majorities": " ".join(f"{number:g}" for number in _mean_majorities(list(group["majorities"]))),
                         **{
-                            f"constant_{who}": group[f"constant_{who}"].mean()
+                            f"constant_{who}": group[f"constant_{who}"].astype(float).mean(skipna=False)
                             for who in ("federation", "cluster", "client")
                         },
                         "global_accuracy": group["last_global_accuracy"].mean(),
                     }
                 )
                 lines.append(Line(level_title(level), _entries(rows[-1])))
-            sections.append((f"{paper.DATASETS.get(str(dataset), str(dataset))}, {method_title(method)}", lines))
+            sections.append((f"{dataset_title(str(dataset))}, {method_title(method)}", lines))
     size = chosen["num_clients"].dropna().unique()
     title = "Clusters, and the accuracy of constant answers (means over seeds)" + (
         f", {size[0]} clients" if len(size) else ""
     )
     notes = [
         "tau: mean (least to most); by majority class: how many clusters have class 1, 2, ... as their most frequent",
-        "constant: accuracy of always naming the most frequent class of all clients, of the cluster, of the client",
+        "constant: test accuracy of always naming the class that is most frequent among the training labels of all "
+        "clients, of the cluster, of the client",
     ]
+    if chosen["constant_cluster"].isna().any():
+        notes.append("-: some runs were made before clients' test labels were recorded")
+    notes += left_out_notes(chosen)
     return Sheet(title, HEADINGS, sections, pd.DataFrame(rows), notes, corner=("method", "partition"))
 
 
@@ -102,7 +127,8 @@ def _entries(row: dict[str, Any]) -> tuple[Entry, ...]:
     span = f" ({row['tau_least']} to {row['tau_most']})" if row["tau_least"] < row["tau_most"] else ""
     texts = [f"{row['tau']:.3g}{span}", f"{row['singletons']:.3g}", row["majorities"]]
     texts += [
-        f"{row[key]:.3f}" for key in ("constant_federation", "constant_cluster", "constant_client", "global_accuracy")
+        "-" if np.isnan(row[key]) else f"{row[key]:.3f}"
+        for key in ("constant_federation", "constant_cluster", "constant_client", "global_accuracy")
     ]
     return tuple(Entry((text,)) for text in texts)
 
