@@ -1,4 +1,4 @@
-"""Runs as one table: a row a run, from a store or from its compact form, a CSV file."""
+"""Runs as one table: one row for each run, from a store or from its compact form, a CSV file."""
 
 import json
 from collections.abc import Mapping

@@ -44,7 +44,7 @@ class Line:
 class Sheet:
     """A table with rows in named sections.
 
-    ``frame`` has the same figures unrounded, a row a cell: it is what the CSV format gives.
+    ``frame`` has the same figures unrounded, one row for each cell: it is what the CSV format gives.
     """
 
     title: str
