@@ -253,14 +253,14 @@ class Study:
     partitions
         One row for each partition: where it comes from and its measures.
     scores
-        One row for each protocol, target, model and set of features (all measures, one alone, all without one): R2 and mean
-        absolute error on held-out partitions.
+        One row for each protocol, target, model and set of features (all measures, one alone, all without one): R2 and
+        mean absolute error on held-out partitions.
     importances
-        One row for each protocol, target, model and measure: the model's own importance (trees only), and the permutation
-        importance on held-out partitions, each as shares of one.
+        One row for each protocol, target, model and measure: the model's own importance (trees only), and the
+        permutation importance on held-out partitions, each as shares of one.
     associations
-        One row for each protocol and measure: Spearman's correlation with the level, over all partitions, and as a mean over
-        data sets and numbers of clients of the correlation within.
+        One row for each protocol and measure: Spearman's correlation with the level, over all partitions, and as a mean
+        over data sets and numbers of clients of the correlation within.
     """
 
     partitions: pd.DataFrame
@@ -274,7 +274,7 @@ class Study:
             write_csv(folder / f"{name}.csv", {str(key): table[key].tolist() for key in table})
 
     def ranking(self) -> pd.DataFrame:
-        """One row for each protocol, target and measure: means over the models, the highest permutation importance first."""
+        """One row for each protocol, target and measure: means over the models, the highest importance first."""
         keys = ["protocol", "target", "measure"]
         table = self.importances.groupby(keys, sort=False)["permutation"].mean().to_frame()
         r2 = self.scores.groupby(["protocol", "target", "features", "measure"], sort=False)["r2"].mean()
