@@ -255,13 +255,13 @@ def test_damaged_folders_and_other_versions_are_left_out_with_a_sentence(store: 
     without_clients = leave_run(store, 0.1, agg_method="fedavg", seed=6)
     (without_clients / "clients.csv").unlink()
     old = leave_run(store, 0.1, agg_method="fedavg", seed=9)
-    write_json(old / "config.json", {**asdict(old.config()), "format": FORMAT - 1})
+    write_json(old / "config.json", {**asdict(old.config()), "format": FORMAT + 1})
     runs, problems = read_runs(store.root)
     assert render([score_table(runs)], "csv") == whole
     assert len(problems) == 7 and all("left out" in problem for problem in problems)
-    assert sum(f"written in format {FORMAT - 1}" in problem for problem in problems) == 1
+    assert sum(f"written in format {FORMAT + 1}" in problem for problem in problems) == 1
     csv = tmp_path / "runs.csv"
-    csv.write_text(write_runs(runs.assign(format=FORMAT - 1)))
+    csv.write_text(write_runs(runs.assign(format=FORMAT + 1)))
     with pytest.raises(ClustPSIError, match="different version"):
         read_runs(csv)
     csv.write_text("a,b\n1,2\n")

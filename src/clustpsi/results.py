@@ -15,16 +15,13 @@ models.npz       the models, if asked for
 
 import contextlib
 import csv
-import errno
-import fcntl
 import io
 import json
-import os
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+import filelock
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -35,52 +32,22 @@ from clustpsi import skew
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
+from clustpsi.files import is_unfinished, make_folder, write_atomically, writing
 from clustpsi.history import COSTS, History
 from clustpsi.methods.base import Deployment, State
 from clustpsi.methods.orders import Model
+
+# Of the files that a run writes; whatever else lies in its folder is somebody else's.
+SUFFIXES = (".json", ".csv", ".parquet", ".npz")
 
 
 class RunLocked(ClustPSIError):
     """Another process is working on the run."""
 
 
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say in one sentence what went wrong with writing."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ClustPSIError(f"no space left to write {path}: free some, then go on with --resume") from error
-        raise ClustPSIError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file so that it is either there as a whole or not at all, whatever happens meanwhile."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
-        try:
-            with temporary.open("wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work that leads to it."""
-    if path.is_dir():
-        raise ClustPSIError(f"cannot write {path}: it is a folder; name a file")
-    if not path.parent.is_dir():
-        raise ClustPSIError(f"cannot write {path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ClustPSIError(f"cannot write {path}: the folder {path.parent} may not be written to")
-
-
 def write_json(path: Path, values: Any) -> None:
-    write_atomically(path, lambda file: file.write((json.dumps(values, indent=2) + "\n").encode()))
+    text = json.dumps(values, indent=2, allow_nan=False) + "\n"  # NaN is not JSON
+    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
@@ -110,42 +77,73 @@ class RunFolder:
         return (self / "summary.json").exists()
 
     def create(self, config: Config) -> None:
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        content = {} if config.content is None else {"content": config.content}
-        write_json(self / "config.json", config.as_dict() | content)
+        make_folder(self.path)
+        write_json(self / "config.json", config.as_dict())
 
     def clear(self) -> None:
-        """Remove what a run has written, summary first, so that a half-cleared folder never looks finished."""
-        (self / "summary.json").unlink(missing_ok=True)
-        for path in self.path.iterdir():
-            if path.name != ".lock":  # which is held
+        """Remove what a run has written.
+
+        The summary goes first, so that a half-cleared folder never looks finished, and the configuration last, so that
+        it always looks like a run.
+        """
+        files = self.path.iterdir() if self.path.is_dir() else ()
+        own = [path for path in files if path.suffix in SUFFIXES and path.is_file()]
+        for path in sorted(own, key=lambda path: (path.name == "config.json", path.name != "summary.json", path.name)):
+            with writing(path):
                 path.unlink()
 
+    @property
+    def _lock_file(self) -> Path:
+        """Beside the folder, and it stays: a lock file that goes away can be held by two processes at once."""
+        return self.path.parent / ".locks" / f"{self.path.name}.lock"
+
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder against other processes; a killed process lets go by itself."""
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self / ".lock").open("w")
-        with lock:
+    def locked(self, patience: float = 0.5) -> Iterator[None]:
+        """Hold the run against other processes; a killed process lets go by itself.
+
+        Another process that only looks whether the run is locked holds it for a moment, hence some seconds of
+        ``patience``.
+        """
+        lock = filelock.FileLock(self._lock_file)
+        with writing(self._lock_file):
+            make_folder(self._lock_file.parent)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                lock.acquire(timeout=patience, poll_interval=0.01)
+            except filelock.Timeout:
                 raise RunLocked(
                     f"another process is working on the run {self.path}: wait for it, or choose another --output"
                 ) from None
-            for left_over in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
-                left_over.unlink()
-            try:
-                yield
-            finally:
-                self._remove_if_empty()
+        try:
+            self._remove_left_overs()
+            yield
+        finally:
+            self._remove_if_empty()
+            lock.release()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process works on the run at this moment."""
+        if not self._lock_file.exists():
+            return False
+        try:
+            with self.locked(patience=0):
+                return False
+        except RunLocked:
+            return True
+        except ClustPSIError:  # the lock cannot even be opened: waiting would not help
+            return False
+
+    def _remove_left_overs(self) -> None:
+        """Of a process that was killed while it wrote, or between the summary and the end of its checkpoint."""
+        if self.path.is_dir():
+            with writing(self.path):
+                for path in self.path.iterdir():
+                    if is_unfinished(path) or (path.name == "checkpoint.npz" and self.finished):
+                        path.unlink()
 
     def _remove_if_empty(self) -> None:
         """Leave nothing behind where the run failed before it wrote anything."""
-        if [path.name for path in self.path.iterdir()] == [".lock"]:
-            (self / ".lock").unlink()
+        with contextlib.suppress(OSError):  # it is not empty, or not there
             self.path.rmdir()
 
     # --------------------------------------------------------------------------------------------------- writing
@@ -221,7 +219,13 @@ class RunFolder:
         return Config.from_dict(self._read_json("config.json"))
 
     def summary(self) -> dict[str, Any]:
-        return self._read_json("summary.json")
+        values = self._read_json("summary.json")
+        lacking = [key for key in ("last", "best", "skew") if not isinstance(values.get(key), dict)]
+        if lacking:
+            raise ClustPSIError(
+                f"{self.path} is damaged: its summary.json has no {lacking[0]}; compute the run again with --fresh"
+            )
+        return values
 
     def timing(self) -> dict[str, Any]:
         return self._read_json("timing.json")
@@ -268,16 +272,18 @@ class Store:
 
     def folder(self, config: Config) -> RunFolder:
         folder = RunFolder(self.root / config.folder_name)
-        if folder.path.exists() and any(each.name != ".lock" for each in folder.path.iterdir()):
-            if not folder.exists:
+        if folder.path.exists() and not folder.path.is_dir():
+            raise ClustPSIError(f"{folder.path} is a file where the folder of a run should be; move it away")
+        if not folder.exists:
+            if folder.path.exists() and any(not is_unfinished(path) for path in folder.path.iterdir()):
                 raise ClustPSIError(
                     f"{folder.path} is not a run folder of clustpsi: it has no config.json; move it away"
                 )
-            if folder.config() != config:
-                raise ClustPSIError(f"{folder.path} holds a run with other settings than its name says; move it away")
-            if folder.finished:  # but its process was killed before it could tidy up
-                with contextlib.suppress(OSError):
-                    (folder / "checkpoint.npz").unlink(missing_ok=True)
+        elif folder.config().as_dict() != config.as_dict():
+            raise ClustPSIError(f"{folder.path} holds a run with other settings than its name says; move it away")
+        elif folder.finished and (folder / "checkpoint.npz").exists():  # its process was killed as it tidied up
+            with contextlib.suppress(ClustPSIError), folder.locked():
+                pass
         return folder
 
     def __iter__(self) -> Iterator[RunFolder]:
@@ -322,5 +328,5 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ClustPSIError(f"{path} cannot be read ({error}): start the run afresh with --fresh") from None
+    except Exception as error:  # there is no end to what damaged bytes make the parsers of ZIP and NPY raise
+        raise ClustPSIError(f"{path} cannot be read ({error!r}): start the run afresh with --fresh") from None

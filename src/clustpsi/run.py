@@ -3,14 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clustpsi.config import Config
-from clustpsi.datasets import load_dataset
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.text import FIRST_WORD, Texts
 from clustpsi.datasets.word_vectors import WordVectors, read_word_vectors
@@ -24,6 +23,7 @@ from clustpsi.methods.base import Deployment, Setting, State
 from clustpsi.methods.orders import drive
 from clustpsi.models import build_model
 from clustpsi.results import RunFolder, Store, load_arrays, pack_state, save_arrays, unpack_state
+from clustpsi.sources import Sources, identified
 from clustpsi.streams import Stream, generator
 
 # At least this many seconds pass between two checkpoints, and at least this many times what writing one takes.
@@ -95,17 +95,11 @@ class Cell:
         )
 
 
-@lru_cache(maxsize=1)
-def _dataset(name: str, label: str | None, client: str | None, text: str | None, data_dir: Path | None) -> Dataset:
-    columns = tuple(column.strip() for column in text.split(",")) if text else ()
-    return load_dataset(name, data_dir=data_dir, label=label, client=client, text=columns)
-
-
 def open_cell(
     config: Config, *, dataset: Dataset | None = None, data_dir: Path | None = None, workers: int | None = None
 ) -> Cell:
     """Load the data (unless it is given), spread it over clients and set the simulator up."""
-    dataset = dataset or _dataset(config.dataset, config.label, config.client, config.text, data_dir)
+    dataset = dataset or Sources(data_dir).load(config)
     federation = build_federation(
         dataset, config.partitioner, config.non_iid_param, config.num_clients, config.seed, config.split
     )
@@ -165,6 +159,8 @@ def run(
     ends bit for bit as if it had never stopped.  ``cell`` spares the set-up when several methods run on one federation.
     """
     config = config.checked()
+    dataset = Sources(data_dir).load(config) if cell is None else cell.federation.dataset
+    config = identified(config, dataset)
     folder = store.folder(config)
     if folder.finished and not fresh:
         return folder
@@ -173,7 +169,7 @@ def run(
             f"{folder.path} holds an unfinished run: go on with --resume, or start it again with --fresh"
         )
     method = make_method(config.agg_method)
-    cell = cell or open_cell(config, data_dir=data_dir, workers=workers)
+    cell = cell or open_cell(config, dataset=dataset, workers=workers)
     with folder.locked():
         if fresh:
             folder.clear()
@@ -255,9 +251,9 @@ class _Run:
         try:
             self.seconds = dict(zip(arrays["seconds/of"].tolist(), arrays["seconds/spent"].tolist(), strict=True))
             return int(arrays["round"]), unpack_state(arrays), History.unpack(arrays)
-        except KeyError as missing:
+        except (KeyError, ValueError, IndexError, TypeError) as error:
             raise ClustPSIError(
-                f"{self.folder / 'checkpoint.npz'} lacks {missing}: start the run afresh with --fresh"
+                f"{self.folder / 'checkpoint.npz'} is damaged ({error!r}): start the run afresh with --fresh"
             ) from None
 
     def _save(self, t: int, state: State, history: History) -> None:

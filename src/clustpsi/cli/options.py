@@ -42,7 +42,7 @@ def config_options(*left_out: str, panel: str | None = None) -> list[inspect.Par
     return [
         _option(each.name, hints[each.name], each.default, _help(each), panel)
         for each in fields(Config)
-        if each.name not in left_out
+        if each.name not in left_out and each.metadata  # the content is found, not given
     ]
 
 

@@ -18,6 +18,7 @@ from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.report.tables import method_title
 from clustpsi.results import RunFolder, Store
+from clustpsi.sources import Sources, identified
 
 if TYPE_CHECKING:
     from clustpsi.run import Cell
@@ -59,11 +60,14 @@ def command(
     settings = {key: value for key, value in options.items() if key in SETTINGS}
     methods = chosen_methods(agg_method, {key: value for key, value in options.items() if key not in SETTINGS})
     seeds = parse_seeds(seeds_list)
+    sources = Sources(data_dir)
     configs = {
         (seed, method): Config(**settings, agg_method=method, seed=seed).checked()
         for seed in seeds
         for method in methods
     }
+    data = sources.load(next(iter(configs.values())))
+    configs = {key: identified(config, data) for key, config in configs.items()}
     store = Store(output)
     console = Console(stderr=True)
     folders: dict[str, list[RunFolder]] = {}
@@ -79,7 +83,7 @@ def command(
                     watcher.say("finished before; --fresh computes it again")
                     continue
                 if cell is None:
-                    cell = open_cell(config, data_dir=data_dir, workers=workers)
+                    cell = open_cell(config, dataset=sources.load(config), workers=workers)
                     if seed == seeds[0]:
                         watcher.say(f"{cell.model}, {cell.num_parameters:,} parameters: {cell.model_reason}")
                 run(config, store, cell=cell, resume=resume, fresh=fresh, save_models=save_models, watch=watcher.show)

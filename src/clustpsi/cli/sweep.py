@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group
@@ -20,8 +20,12 @@ from clustpsi.cli.options import chosen_methods, config_options, method_options,
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.grid import PAPER, grid, paper_grid, read_grids, replaced, unique
-from clustpsi.experiments.sweep import Outcome, Pool, Processes, Sweep
+from clustpsi.experiments.sweep import Outcome, Processes, Sweep
 from clustpsi.results import Store
+from clustpsi.sources import Sources
+
+if TYPE_CHECKING:
+    from clustpsi.experiments.ray_backend import RayWorkers
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
 REFRESH = 0.25  # seconds between two pictures of the live view
@@ -81,16 +85,20 @@ def command(
     }
     given = {key: value for key, value in (axes | options).items() if _is_given(context, key)}
     configs = _configs(given, paper, file)
-    sweep = Sweep(configs, Store(output))
+    store = Store(output)
+    cluster = None if ray is None else _cluster(ray, store, data_dir, workers)
+    known, unknown = (Sources(data_dir) if cluster is None else cluster).identify(configs)
+    sweep = Sweep([*known, *unknown], store, unknown)
     if dry_run:
-        print(_sentence(sweep))
+        missing = f"; {len(unknown)} of them lack their data: {next(iter(unknown.values()))}" if unknown else ""
+        print(f"{_sentence(sweep)}{missing}")
         return
     started = time.monotonic()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if sweep.num_pending or sweep.elsewhere:
+        if sweep.num_pending or sweep.elsewhere or unknown:
             with _View(sweep):
-                sweep.go(_pool(sweep, workers, ray, data_dir))
+                sweep.go(cluster or _processes(sweep, workers, data_dir))
     except KeyboardInterrupt:
         print(f"stopped: {_sentence(sweep)}; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -128,11 +136,13 @@ def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Conf
     return unique(run for values in grids for run in runs(values))
 
 
-def _pool(sweep: Sweep, workers: int | None, ray: str | None, data_dir: Path | None) -> Pool:
-    if ray is not None:
-        from clustpsi.experiments.ray_backend import RayWorkers
+def _cluster(address: str, store: Store, data_dir: Path | None, workers: int | None) -> "RayWorkers":
+    from clustpsi.experiments.ray_backend import RayWorkers
 
-        return RayWorkers(ray, sweep.store, data_dir, workers)
+    return RayWorkers(address, store, data_dir, workers)
+
+
+def _processes(sweep: Sweep, workers: int | None, data_dir: Path | None) -> Processes:
     if workers is None:
         from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
 

@@ -8,6 +8,7 @@ import typer
 
 from clustpsi.cli.lists import Where
 from clustpsi.errors import ClustPSIError
+from clustpsi.files import check_writable, write_atomically
 from clustpsi.printing import console, printable
 from clustpsi.report.sheet import FORMATS, Sheet, check_format, render, show
 
@@ -163,8 +164,6 @@ def all_runs(
 
 def _check(format: str, output: Path | None, against: str | None = None) -> bool:
     """Refuse what cannot be done before a large store is read; whether the paper's values are wanted."""
-    from clustpsi.results import check_writable
-
     check_format(format)
     if output is not None:
         check_writable(output)
@@ -194,8 +193,6 @@ def _write(sheets: list[Sheet] | tuple[Sheet, ...], format: str, output: Path | 
 
 
 def _put(text: str, output: Path | None) -> None:
-    from clustpsi.results import write_atomically
-
     if output is None:
         print(text, end="")
     else:

@@ -45,6 +45,7 @@ def command(
     Test data is never touched. The same command again computes only what is not finished.
     """
     search = Search.of(agg_method, _changes(grid or []), settings | {"seeds_list": parse_seeds(seeds_list)})
+    search = search.identified(data_dir)
     store = Store(output)
     sweep = Sweep(search.configs, store)
     if dry_run:

@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from clustpsi import skew
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
-from clustpsi.results import check_writable, write_csv, write_json, writing
+from clustpsi.files import check_writable, make_folder
+from clustpsi.results import write_csv, write_json
 
 Counts = NDArray[np.int64]
 
@@ -187,8 +188,7 @@ def draw_partitions(
 
     A cell in which one partition is infeasible is left out as a whole.
     """
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     settings_file, file = folder / "settings.json", folder / "partitions.csv"
     check_writable(file)
     described = {key: _plain(value) for key, value in asdict(settings).items()}

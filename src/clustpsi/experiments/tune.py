@@ -22,6 +22,7 @@ from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Event, Worker
 from clustpsi.methods import make_method, method_spec, settable
 from clustpsi.results import Store, write_csv
+from clustpsi.sources import Sources
 
 Values = Sequence[Any]
 
@@ -129,6 +130,13 @@ class Search:
         ]
         configs = grid({**given, **training, "agg_method": specs, "validation": True})
         return cls(method, space, given, tuple(configs))
+
+    def identified(self, data_dir: Path | None = None) -> "Search":
+        """The same search, its runs with the content of their data."""
+        known, unknown = Sources(data_dir).identify(self.configs)
+        if unknown:
+            raise ClustPSIError(next(iter(unknown.values())))
+        return replace(self, configs=tuple(known))
 
     def ranking(self, store: Store) -> pd.DataFrame:
         """A row a combination whose runs are all finished, the best first.

@@ -18,11 +18,12 @@ from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
 from clustpsi.experiments.study import LEVELS, MEASURES, draw_counts
 from clustpsi.federation import build_federation
+from clustpsi.files import check_writable
 from clustpsi.report import style
 from clustpsi.report.paper import DATASETS, SEEDS
-from clustpsi.report.runs import SETTINGS, read_runs, select
+from clustpsi.report.runs import SETTINGS, dataset_name, read_runs, select
 from clustpsi.report.tables import SCORES, Level, check_comparable, having, level_order, method_order, method_title
-from clustpsi.results import RunFolder, check_writable, write_csv
+from clustpsi.results import RunFolder, write_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -576,7 +577,7 @@ def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
     names = sorted(runs["dataset"].unique())
     if request.dataset is None and len(names) > 1:
         raise ClustPSIError(f"{request.store} has runs on {', '.join(names)}: choose one with --dataset")
-    dataset = request.dataset or names[0]
+    dataset = names[0] if request.dataset is None else dataset_name(request.dataset)
     if dataset not in names:
         raise unknown_name(f"dataset in {request.store}", dataset, names)
     runs = runs[runs["dataset"] == dataset]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import FORMAT, LATER_OPTIONS, Config
+from clustpsi.config import LATER_OPTIONS, READABLE, Config, is_file_name
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.report.clusters import COLUMNS as COMPOSITION
@@ -86,7 +86,7 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
-        runs = pd.read_csv(path, dtype=dict.fromkeys(("label", "client", "text", "word_vectors"), object))
+        runs = pd.read_csv(path, dtype=dict.fromkeys(("label", "client", "text", "word_vectors", "content"), object))
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
@@ -94,9 +94,10 @@ def _read_csv(path: Path) -> pd.DataFrame:
             raise ClustPSIError(
                 f"{path} is not a CSV of runs as `clustpsi table runs` writes: it has no column {column}"
             )
-    if not (runs["format"] == FORMAT).all():
+    if not runs["format"].isin(READABLE).all():
         raise ClustPSIError(
-            f"{path} was written by a different version of clustpsi: this one reads runs of format {FORMAT}"
+            f"{path} was written by a different version of clustpsi: this one reads runs of format "
+            f"{' and '.join(map(str, READABLE))}"
         )
     return _typed(runs)
 
@@ -132,7 +133,7 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
     Infeasible partitions have no setting of training, and stay whatever such a filter says.
     """
     for key, text in filters.items():
-        wanted = {_canonical(each) for each in text.split(",")}
+        wanted = {_canonical(dataset_name(each.strip()) if key == "dataset" else each) for each in text.split(",")}
         given = runs[key].map(lambda value: _canonical("none" if pd.isna(value) else str(value)))
         kept = given.isin(wanted)
         if key not in infeasible.SETTINGS:
@@ -141,6 +142,15 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
         if not (runs["status"] == "finished").any():
             raise ClustPSIError(f"no finished run has {key}={text}")
     return runs
+
+
+def dataset_name(dataset: str) -> str:
+    """What runs on a data set call it: files by their names.
+
+    >>> dataset_name("digits"), dataset_name("data/birds.csv")
+    ('digits', 'birds.csv')
+    """
+    return Path(dataset).name if is_file_name(dataset) else dataset
 
 
 def _canonical(text: str) -> str:
