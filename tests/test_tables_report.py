@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 from scipy import stats
 
@@ -414,6 +416,20 @@ def test_finding_34_names_are_text_in_every_format() -> None:
         f"{backslash}x1b{{[}}2J{backslash}nend"
     )
     assert latex.count(escaped) == 6
+
+
+@given(name=st.text(alphabet=st.one_of(st.characters(), st.sampled_from("\\|*_`<>[]{}~^$%&#\n\x1b"))))
+@settings(max_examples=200, deadline=None)
+def test_no_name_breaks_out_of_its_cell(name: str) -> None:
+    sheet = Sheet("title", ("heading",), [(name, [Line(name, (Entry((name, name)),))])], pd.DataFrame())
+    rows = render([sheet], "markdown").splitlines()
+    assert len(rows) == 5 and len(re.findall(r"(?<!\\)(?:\\\\)*\|", rows[4])) == 4
+    latex = render([sheet], "latex")
+    (row,) = (line for line in latex.splitlines() if line.startswith(r"\multirow"))
+    assert len(re.findall(r"(?<!\\)&", row)) == 2 and not re.search(r"(?<!\\)[%#]", row)
+    braces = re.sub(r"\\[{}]", "", latex)
+    assert braces.count("{") == braces.count("}")
+    assert "\x1b" not in render([sheet], "terminal")
 
 
 def test_the_runs_table_knows_the_folders(store: Store, tmp_path: Path) -> None:
