@@ -1,7 +1,7 @@
 """Runs as folders: written as the run goes, each file atomically, readable with pandas.
 
 config.json      what was run
-clients.csv      a row a client: samples, PSI, label counts
+clients.csv      a row a client: samples, PSI, label counts of training and test data
 rounds.csv       a row a round: scores where it was evaluated, participants, bytes
 accuracy.parquet a row a client and evaluated round: local accuracy and loss
 clusters.csv     for clustering methods: a row a client
@@ -9,6 +9,7 @@ silhouette.csv   for Clust-PSI-PFL: the score of every number of clusters tried
 left_out.csv     clients whose update was not finite, if there were any
 timing.json      seconds (the only file that differs between two runs of the same configuration)
 summary.json     the scores of the last and of the best round; it is there if and only if the run has finished
+failed.txt       why the run ended without a result, if it did
 checkpoint.npz   where to go on; gone once the run has finished
 models.npz       the models, if asked for
 """
@@ -31,11 +32,11 @@ from numpy.typing import NDArray
 from clustpsi import skew
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.federation import Federation
+from clustpsi.evaluation import Scores
 from clustpsi.files import is_unfinished, make_folder, write_atomically, writing
-from clustpsi.history import COSTS, History
-from clustpsi.methods.base import Deployment, State
-from clustpsi.methods.orders import Model
+from clustpsi.history import COSTS, SCORES, History
+from clustpsi.methods.base import State
+from clustpsi.methods.orders import Deployment, Model
 
 # Of the files that a run writes; whatever else lies in its folder is somebody else's.
 SUFFIXES = (".json", ".csv", ".parquet", ".npz")
@@ -148,16 +149,18 @@ class RunFolder:
 
     # --------------------------------------------------------------------------------------------------- writing
 
-    def write_clients(self, federation: Federation) -> None:
-        """What is known of the clients before training."""
-        counts = federation.label_counts
-        columns: dict[str, Any] = {
-            "client": federation.client_names,
-            "train": federation.train_sizes,
-            "test": federation.test_sizes,
-        }
-        columns["psi"] = skew.psi(counts)
-        columns |= {f"count_{name}": counts[:, c] for c, name in enumerate(federation.dataset.class_names)}
+    def write_clients(
+        self,
+        client_names: Sequence[str],
+        class_names: Sequence[str],
+        train: NDArray[np.int64],
+        test: NDArray[np.int64],
+    ) -> None:
+        """What is known of the clients before training; ``train`` and ``test`` count their samples of each class."""
+        columns: dict[str, Any] = {"client": client_names, "train": train.sum(axis=1), "test": test.sum(axis=1)}
+        columns["psi"] = skew.psi(train)
+        columns |= {f"count_{name}": train[:, c] for c, name in enumerate(class_names)}
+        columns |= {f"test_{name}": test[:, c] for c, name in enumerate(class_names)}
         write_csv(self / "clients.csv", columns)
 
     def write_tables(
@@ -173,8 +176,9 @@ class RunFolder:
         write_atomically(self / "accuracy.parquet", lambda file: parquet.write_table(local, file))
         if clusters is not None:
             write_csv(self / "clusters.csv", {"client": client_names, "cluster": clusters})
-        if len(history.left_out()["round"]):
-            write_csv(self / "left_out.csv", history.left_out())
+        left_out = history.left_out(client_names)
+        if len(left_out["round"]):
+            write_csv(self / "left_out.csv", left_out)
         for name, columns in own.items():
             write_csv(self / f"{name}.csv", columns)
 
@@ -190,26 +194,57 @@ class RunFolder:
             arrays["log_prior"] = deployment.log_prior
         save_arrays(self / "models.npz", arrays)
 
+    def write_failure(self, reason: str) -> None:
+        """Say why the run has ended without a result."""
+        write_atomically(self / "failed.txt", lambda file: file.write(f"{reason}\n".encode()))
+
     def finish(
-        self, federation: Federation, history: History, facts: Mapping[str, Any], seconds: Mapping[str, float]
+        self,
+        history: History,
+        facts: Mapping[str, Any],
+        label_counts: NDArray[np.int64],
+        constant: Mapping[str, Scores],
+        seconds: Mapping[str, float],
     ) -> None:
-        """Write the summary, which says that the run is complete."""
-        rounds, evaluated = history.rounds(), history.evaluated()
+        """Write the summary, which says that the run is complete.
+
+        Parameters
+        ----------
+        history
+            What the run has measured.
+        facts
+            What else the summary should say.
+        label_counts
+            Training samples of each class that every client has.
+        constant
+            What constant answers score.
+        seconds
+            What the run took, by purpose.
+        """
+        rounds, evaluated, few = history.rounds(), history.evaluated(), history.last_few()
         best = int(np.argmax(evaluated["global_accuracy"]))  # the first of equals
         scores = {key: column for key, column in evaluated.items() if key not in COSTS}
         summary = {
             **facts,
-            "num_clients": federation.num_clients,
-            "skew": skew.measures(federation.label_counts),
+            "num_clients": len(label_counts),
+            "skew": skew.measures(label_counts),
             "last": {key: column[-1].item() for key, column in scores.items()},
             "best": {key: column[best].item() for key, column in scores.items()},
+            "constant": {
+                who: {key: getattr(each, key) for key in SCORES if key != "loss"} for who, each in constant.items()
+            },
+            "unstable": {"min": few.min(), "max": few.max()},
             "tau": int(rounds["tau"][-1]) if "tau" in rounds else None,
             "participants": int(rounds["participants"].sum()),
             "left_out": int(rounds["left_out"].sum()),
+            "left_out_clients": history.num_left_out,
             "bytes_up": int(rounds["bytes_up"].sum()),
             "bytes_down": int(rounds["bytes_down"].sum()),
+            "notes": history.notes(),
         }
-        write_json(self / "timing.json", {"seconds": sum(seconds.values()), "by_purpose": dict(seconds)})
+        parts = {purpose: spent for purpose, spent in seconds.items() if purpose != "compilation"}
+        timing = {"seconds": sum(parts.values()), "by_purpose": parts, "compilation": seconds.get("compilation", 0.0)}
+        write_json(self / "timing.json", timing)
         write_json(self / "summary.json", summary)
         (self / "checkpoint.npz").unlink(missing_ok=True)
 

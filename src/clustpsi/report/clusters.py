@@ -1,8 +1,8 @@
 """What is in the clusters of runs: which classes dominate them, and how far constant answers would go.
 
 A cluster in which one class prevails can be served well by a model that always names this class.  Three constants put a
-method's accuracy into perspective: always the most frequent class of the whole federation, of the cluster, and of the
-client.  Which class that is, training labels tell; how often it is right, test labels.
+method's accuracy into perspective: always naming the class that is most frequent in the training data of the whole
+federation, of the cluster, or of the client.  They are scored on test data, like the methods.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.evaluation import constant_answers
 from clustpsi.report.sheet import Entry, Line, Sheet
 from clustpsi.report.tables import (
     comparable,
@@ -43,34 +43,22 @@ def composition(folder: RunFolder) -> dict[str, Any]:
     ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".  Runs that were made
     before test labels were recorded have no constants.
     """
-    clients = folder.clients()
-    train = clients[[column for column in clients if str(column).startswith("count_")]].to_numpy(np.int64)
-    test = clients[[column for column in clients if str(column).startswith("test_")]].to_numpy(np.int64)
-
-    def constant(group_of: NDArray[np.int64]) -> float | None:
-        """Accuracy if every group of clients is always told its most frequent class."""
-        if not test.size:
-            return None
-        right = 0
-        for group in np.unique(group_of):
-            members = group_of == group
-            right += test[members, train[members].sum(axis=0).argmax()].sum()
-        return float(right / test.sum())
-
-    row: dict[str, Any] = {
-        "constant_federation": constant(np.zeros(len(clients), np.int64)),
-        "constant_client": constant(np.arange(len(clients))),
-    }
-    cluster_of = folder.clusters()
+    clients, cluster_of = folder.clients(), folder.clusters()
+    train, test = (
+        clients[[column for column in clients if str(column).startswith(kind)]].to_numpy(np.int64)
+        for kind in ("count_", "test_")
+    )
+    row: dict[str, Any] = {"constant_federation": None, "constant_client": None}
+    if cluster_of is not None:
+        row["constant_cluster"] = None
+    if test.size:
+        constant = constant_answers(train, test, cluster_of)
+        row |= {f"constant_{who}": scores.global_accuracy for who, scores in constant.items()}
     if cluster_of is not None:
         labels, sizes = np.unique(cluster_of, return_counts=True)
         totals = np.stack([train[cluster_of == label].sum(axis=0) for label in labels])
         prevailing = np.bincount(totals.argmax(axis=1), minlength=train.shape[1])
-        row |= {
-            "singletons": int((sizes == 1).sum()),
-            "majorities": " ".join(map(str, prevailing)),
-            "constant_cluster": constant(cluster_of),
-        }
+        row |= {"singletons": int((sizes == 1).sum()), "majorities": " ".join(map(str, prevailing))}
     return row
 
 
