@@ -9,15 +9,21 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from clustpsi.datasets.files import is_file_name
+from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method, method_spec
 from clustpsi.methods.base import check_option, option
 
 # How skewed a partition is where nobody says: strongly.
 LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
+NUM_CLIENTS = 20
 
-# Options that came later: where they are not used, runs are written as before there were any, and keep their names.
-LATER_OPTIONS = ("word_vectors", "content")
+# Options that came later: where they have their defaults, runs are written as before there were any, and keep their
+# names.
+LATER_OPTIONS = ("word_vectors", "content", "drop", "drop_unlabelled", "min_class", "sep", "no_header")
+
+LONGEST = 100  # characters of a data set's or a method's name in a folder's name, which may have 255
 
 # Of run folders: raised when a run of an older version can no longer be continued.  Format 1 did not name its data.
 FORMAT = 2
@@ -32,22 +38,33 @@ class Config:
     Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.sources.identified` fills in.
     """
 
-    dataset: str = option("digits", "name of a data set, or a CSV, Parquet or NPZ file")
+    dataset: str = option("digits", "name of a data set, or a file: a table (CSV, Parquet, ...) or arrays (NPZ)")
     label: str | None = option(None, "column to predict, for a file")
     client: str | None = option(
         None, "column that names the client of each row, for a file: implies --partitioner natural"
     )
     text: str | None = option(None, "columns of running text, comma-separated, for a file")
-    partitioner: str = option(
-        "dirichlet",
-        "how samples are spread over clients",
+    drop: str | None = option(None, "columns not to use, comma-separated, for a file")
+    drop_unlabelled: bool = option(False, "omit rows without a label, for a file")
+    min_class: int | None = option(
+        None, "merge classes with fewer samples than this into one, called other, for a file", least=2
+    )
+    sep: str | None = option(
+        None, "what separates the cells of a CSV file: a character, tab or space (default: it is found out)"
+    )
+    no_header: bool = option(False, "the first line of a CSV file is data: its columns are called 0, 1, 2, ...")
+    partitioner: str | None = option(
+        None,
+        "how samples are spread over clients (default: dirichlet, and natural with --client)",
         choices=("dirichlet", "similarity", "iid", "natural"),
     )
     non_iid_param: float | None = option(
         None,
         "alpha of the Dirichlet partition (above 0; default 0.1), S of the Similarity partition (0 to 1; default 0.03)",
     )
-    num_clients: int | None = option(20, "K, the number of clients (natural clients: all there are)", least=2)
+    num_clients: int | None = option(
+        None, f"K, the number of clients (default: {NUM_CLIENTS}; natural clients: all there are)", least=2
+    )
     split: str = option(
         "auto",
         "where clients' test data comes from",
@@ -71,18 +88,30 @@ class Config:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            check_option(f"--{each.name.replace('_', '-')}", getattr(self, each.name), each.metadata)
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                check_option(f"--{each.name.replace('_', '-')}", value, each.metadata)
 
     def checked(self) -> "Config":
         """The same configuration in its canonical form, so that equal runs have equal configurations."""
-        partitioner = self.partitioner if self.client is None else "natural"
+        partitioner = self.partitioner or ("dirichlet" if self.client is None else "natural")
         num_clients, param = self.num_clients, self.non_iid_param
+        if self.client is not None and partitioner != "natural":
+            raise ClustPSIError(
+                f"--client {self.client} makes the clients those of the data, and --partitioner {partitioner} makes "
+                "others: give one of them"
+            )
+        if partitioner == "natural":
+            for flag, value in (("--num-clients", num_clients), ("--non-iid-param", param)):
+                if value is not None:
+                    raise ClustPSIError(
+                        f"{flag} {value:g} contradicts natural clients, who are those of the data (--client, or "
+                        "--partitioner natural): leave one of them out"
+                    )
+        elif num_clients is None:
+            num_clients = NUM_CLIENTS
         if param is None or partitioner not in LEVELS:
             param = LEVELS.get(partitioner)
-        if partitioner == "natural":
-            num_clients = None
-        elif num_clients is None:
-            raise ClustPSIError(f"the {partitioner} partition needs --num-clients")
         if partitioner == "dirichlet" and not (param is not None and 0 < param < math.inf):
             raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
         if partitioner == "similarity" and not (param is not None and 0 <= param <= 1):
@@ -92,12 +121,28 @@ class Config:
             dataset=canonical_path(self.dataset) if is_file_name(self.dataset) else self.dataset,
             word_vectors=None if self.word_vectors is None else canonical_path(self.word_vectors),
             agg_method=method_spec(make_method(self.agg_method)),
+            drop=None if self.drop is None else ",".join(sorted(set(column_names(self.drop)))),
+            sep=None if self.sep is None else separator(self.sep),
             partitioner=partitioner,
             non_iid_param=None if param is None else float(param),
             num_clients=num_clients,
             fraction=float(self.fraction),
             lr=float(self.lr),
         )
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a file of the user's own is read: arguments of :func:`clustpsi.datasets.load_dataset`."""
+        return {
+            "label": self.label,
+            "client": self.client,
+            "text": column_names(self.text),
+            "drop": column_names(self.drop),
+            "drop_unlabelled": self.drop_unlabelled,
+            "min_class": self.min_class,
+            "sep": self.sep,
+            "no_header": self.no_header,
+        }
 
     @property
     def cell(self) -> dict[str, Any]:
@@ -108,10 +153,10 @@ class Config:
     def folder_name(self) -> str:
         """Readable, unique name of this run's folder."""
         level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
-        where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)
-        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
+        where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST]
+        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)[:LONGEST]
         clients = "" if self.num_clients is None else f"k{self.num_clients}"
-        parts = [where, self.partitioner + level, clients, how, f"seed{self.seed}"]
+        parts = [where, f"{self.partitioner}{level}", clients, how, f"seed{self.seed}"]
         return "-".join([part for part in parts if part] + [self.digest])
 
     @property
@@ -126,7 +171,7 @@ class Config:
             values["dataset"] = Path(self.dataset).name
         if self.word_vectors is not None:
             values["word_vectors"] = Path(self.word_vectors).name
-        unused = [name for name in LATER_OPTIONS if values[name] is None]
+        unused = [name for name in LATER_OPTIONS if values[name] == self.__dataclass_fields__[name].default]
         return {"format": FORMAT, **{key: value for key, value in values.items() if key not in unused}}
 
     @classmethod
@@ -143,14 +188,9 @@ class Config:
         return cls(**{key: value for key, value in values.items() if key in known})
 
 
-def is_file_name(dataset: str) -> bool:
-    """Whether a data set is named by its file: by a path, or by a name with an ending.
-
-    >>> [is_file_name(name) for name in ("digits", "birds.csv", "data/birds")]
-    [False, True, True]
-    """
-    path = Path(dataset)
-    return bool(path.suffix) or len(path.parts) > 1
+def column_names(text: str | None) -> tuple[str, ...]:
+    """Names of columns, from a text with commas between them."""
+    return () if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def canonical_path(name: str) -> str:

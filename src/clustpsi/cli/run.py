@@ -1,7 +1,8 @@
 """``clustpsi run``: compare methods on a data set, live, and leave the results in a folder."""
 
 import json
-from dataclasses import fields
+import sys
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from clustpsi.cli.lists import parse_seeds
 from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
 from clustpsi.config import Config
+from clustpsi.datasets.columns import describe
 from clustpsi.errors import ClustPSIError
 from clustpsi.report.tables import method_title
 from clustpsi.results import RunFolder, Store
@@ -67,6 +69,8 @@ def command(
         for method in methods
     }
     data = sources.load(next(iter(configs.values())))
+    for line in describe(data.columns):
+        print(line, file=sys.stderr)
     configs = {key: identified(config, data) for key, config in configs.items()}
     store = Store(output)
     console = Console(stderr=True)
@@ -91,7 +95,8 @@ def command(
     rows = [summary_row(method, runs) for method, runs in folders.items()]
     if as_json:
         shared = {key: value for key, value in first.cell.items() if key != "seed"}
-        print(json.dumps({"settings": shared, "seeds": seeds, "methods": rows}, indent=2))
+        columns = [asdict(column) for column in data.columns]
+        print(json.dumps({"settings": shared, "seeds": seeds, "columns": columns, "methods": rows}, indent=2))
     else:
         Console().print(summary_table(first, rows, len(seeds)))
         console.print(f"results in {output}/", style="dim")

@@ -86,7 +86,8 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
-        runs = pd.read_csv(path, dtype=dict.fromkeys(("label", "client", "text", "word_vectors", "content"), object))
+        texts = ("label", "client", "text", "drop", "sep", "word_vectors", "content")
+        runs = pd.read_csv(path, dtype=dict.fromkeys(texts, object))
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
