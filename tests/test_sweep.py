@@ -20,6 +20,7 @@ from clustpsi.experiments.grid import grid, paper_grid, read_grids
 from clustpsi.experiments.ray_backend import RayWorkers, pack, unpack
 from clustpsi.experiments.sweep import Event, Outcome, Processes, Step, Sweep, Worker
 from clustpsi.results import RunFolder, Store, write_json
+from clustpsi.run import run
 
 TINY = {"dataset": "digits", "num_clients": 4, "comm_rounds": 2, "local_epochs": 1, "seeds_list": 1}
 
@@ -298,11 +299,10 @@ def call(*arguments: str) -> int | str | None:
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small grid, run in one go in this process."""
+    """The small grid as plain runs, one by one in this process."""
     root = tmp_path_factory.mktemp("straight")
-    worker = Worker(None)
     for config in grid(TINY | {"dirichlet": 50, "similarity": 0, "agg_method": "fedavg,local,clust_psi_pfl"}):
-        assert worker.execute(config, Store(root)) == Outcome("finished")
+        run(config, Store(root))
     return root
 
 
