@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from clustpsi.config import Config
+from clustpsi.errors import ClustPSIError
 from clustpsi.methods.orders import LabelCounts, Order, Train
 from clustpsi.results import RunFolder, Store, load_arrays
 from clustpsi.run import Cell, Progress, open_cell, open_federation, run
@@ -29,6 +30,11 @@ def every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every round."""
     monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(run_module, "CHECKPOINT_SHARE", 0)
+
+
+def contents(folder: RunFolder) -> dict[str, bytes]:
+    """Every file of a run but the one that tells the time."""
+    return {path.name: path.read_bytes() for path in folder.path.iterdir() if path.name not in ("timing.json", ".lock")}
 
 
 class Stop(Exception):
@@ -157,6 +163,32 @@ def test_seconds_of_a_run_include_those_before_it_was_stopped(
     timing = run(TINY, store, cell=cell, resume=True).timing()
     assert 3000 <= timing["by_purpose"]["training"] < 3100  # rounds 0, 1 and 2
     assert timing["seconds"] == pytest.approx(sum(timing["by_purpose"].values()))
+
+
+@pytest.mark.parametrize(
+    "limit", [100, 2_000, 16_000]
+)  # bytes of a file: enough for no table, for one, for all of them
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_bit_for_bit(
+    cell: Cell, tmp_path: Path, every_round: None, limit: int
+) -> None:
+    resource = pytest.importorskip("resource", reason="files cannot be limited here")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    config, store = replace(TINY, agg_method="local"), Store(tmp_path / "full")
+
+    def watch(progress: Progress) -> None:
+        if progress.round == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+
+    try:
+        with pytest.raises(ClustPSIError, match=r"no space left to write .*: free some, then go on with --resume"):
+            run(config, store, cell=cell, watch=watch)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    folder = store.folder(config)
+    assert not list(folder.path.glob(".*.tmp"))
+    assert load_arrays(folder / "checkpoint.npz")["round"] == 2
+    run(config, store, cell=cell, resume=True)
+    assert contents(folder) == contents(run(config, Store(tmp_path / "whole"), cell=cell))
 
 
 def test_what_another_process_has_finished_meanwhile_is_left_as_it_is(

@@ -110,8 +110,7 @@ class Known:
         self._source = digest(path.read_bytes() for path in sorted((ROOT / "src").rglob("*.py")))
 
     def key(self, tests: Sequence[str], fault: Fault | None) -> str:
-        files = [ROOT / test.partition("::")[0] for test in tests if test.startswith("tests/")]
-        contents = [path.read_bytes() for path in [*sorted(set(files)), ROOT / "tests" / "conftest.py"]]
+        contents = [path.read_bytes() for path in [*files_of(tests), ROOT / "tests" / "conftest.py"]]
         fault_text = "" if fault is None else repr((fault.file, fault.old, fault.new))
         return digest([self._source.encode(), repr(tests).encode(), fault_text.encode(), *contents])
 
@@ -228,14 +227,20 @@ def report(verdicts: dict[Fault, Verdict]) -> int:
 
 
 def check(faults: Sequence[Fault]) -> list[str]:
-    """What is wrong with the list, by name: faults whose text is not in the source exactly once, or not Python."""
+    """What is wrong with the list, by name: texts that are not in the source once or not Python, missing tests."""
     wrong = []
     for fault in faults:
         try:
             fault.put_into((ROOT / "src" / "clustpsi" / fault.file).read_text())
         except (OSError, ValueError, SyntaxError) as problem:
             wrong.append(f"{fault.name}: {problem}")
+        wrong += [f"{fault.name}: there is no {file}" for file in files_of(fault.tests) if not file.is_file()]
     return wrong
+
+
+def files_of(tests: Sequence[str]) -> list[Path]:
+    """The files that tests are taken from."""
+    return [ROOT / test.partition("::")[0] for test in tests if test.startswith("tests/")]
 
 
 def main() -> int:
