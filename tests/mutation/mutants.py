@@ -45,15 +45,9 @@ class Verdict:
 class Workspace:
     """A copy of the tree in which one fault at a time is put."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, source: Path, root: Path) -> None:
         self.root = root
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, root / name, ignore=ignored)
-            else:
-                shutil.copy2(source, root / name)
+        copy_tree(source, root)
         # Compiled files that are valid by content: a fault may leave a file's size and second of change as they were.
         quiet = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "src", "tests"]
         subprocess.run(quiet, cwd=root, check=True)
@@ -101,16 +95,26 @@ class Workspace:
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # Numba's compiled loops go by it
 
 
-class Known:
-    """Verdicts of earlier runs, on disk after each of them."""
+def copy_tree(source: Path, root: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
+    root.mkdir()
+    for name in COPIED:
+        if (source / name).is_dir():
+            shutil.copytree(source / name, root / name, ignore=ignored)
+        else:
+            shutil.copy2(source / name, root / name)
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._lock = path, threading.Lock()
+
+class Known:
+    """Verdicts of earlier runs, on disk after each of them; ``root`` has the source and tests that they are about."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self.path, self.root, self._lock = path, root, threading.Lock()
         self._verdicts: dict[str, list[object]] = json.loads(path.read_text()) if path.exists() else {}
-        self._source = digest(path.read_bytes() for path in sorted((ROOT / "src").rglob("*.py")))
+        self._source = digest(path.read_bytes() for path in sorted((root / "src").rglob("*.py")))
 
     def key(self, tests: Sequence[str], fault: Fault | None) -> str:
-        contents = [path.read_bytes() for path in [*files_of(tests), ROOT / "tests" / "conftest.py"]]
+        contents = [path.read_bytes() for path in [*files_of(tests, self.root), self.root / "tests" / "conftest.py"]]
         fault_text = "" if fault is None else repr((fault.file, fault.old, fault.new))
         return digest([self._source.encode(), repr(tests).encode(), fault_text.encode(), *contents])
 
@@ -146,10 +150,12 @@ def workers(number: int) -> Iterator[ThreadPoolExecutor]:
 
 def examine(faults: Sequence[Fault], jobs: int, limit: float, again: bool) -> dict[Fault, Verdict]:
     """Verdicts on faults; first of all the tests they are left to must pass without a fault."""
-    known = Known(RESULTS)
     selections = list(dict.fromkeys(fault.tests for fault in faults))
     verdicts: dict[Fault, Verdict] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, workers(jobs) as pool:
+        source = Path(folder) / "source"  # as it is now: the tree may be worked on meanwhile
+        copy_tree(ROOT, source)
+        known = Known(RESULTS, source)
         idle: queue.Queue[Workspace | int] = queue.Queue()
         for number in range(jobs):
             idle.put(number)
@@ -161,7 +167,7 @@ def examine(faults: Sequence[Fault], jobs: int, limit: float, again: bool) -> di
             free = idle.get()
             try:
                 if isinstance(free, int):  # a copy is made when it is needed
-                    free = Workspace(Path(folder) / str(free))
+                    free = Workspace(source, Path(folder) / str(free))
                 if fault is None:
                     verdict = free.test(tests, limit)
                 else:
@@ -238,9 +244,9 @@ def check(faults: Sequence[Fault]) -> list[str]:
     return wrong
 
 
-def files_of(tests: Sequence[str]) -> list[Path]:
+def files_of(tests: Sequence[str], root: Path = ROOT) -> list[Path]:
     """The files that tests are taken from."""
-    return [ROOT / test.partition("::")[0] for test in tests if test.startswith("tests/")]
+    return [root / test.partition("::")[0] for test in tests if test.startswith("tests/")]
 
 
 def main() -> int:
