@@ -141,6 +141,30 @@ def steps(spec: str, rounds: int = 3) -> list[float]:
     return np.diff([state.models[0].parameters[0] for state in states]).tolist()
 
 
+def frequencies(method: Method, setting: Setting, server: Server, rounds: int) -> np.ndarray:
+    """How often each client trains."""
+    play(method, setting, server, rounds)
+    return np.bincount(np.concatenate([order.clients for order in server.trained]), minlength=len(setting.clients))
+
+
+# --------------------------------------------------------------------------------------------------------------- FedAvg
+
+
+def test_fedavg_draws_different_clients_evenly_and_takes_their_mean_by_size() -> None:
+    sizes = [10, 20, 30, 40, 50, 60]
+    server = Server(lambda client: 2.0**client, sizes=sizes)
+    states = play(make_method("fedavg"), make_setting(sizes), server, 3)
+    assert states[0].models[0].parameters.tolist() == [0, 0]
+    for before, after, order in zip(states, states[1:], server.trained, strict=False):
+        assert order.start is before.models[0] and order.weights is None  # by size, that is
+        assert len(set(order.clients.tolist())) == 3 and order.clients.tolist() == sorted(order.clients)
+        moved = np.average(2.0**order.clients, weights=np.array(sizes)[order.clients])
+        np.testing.assert_allclose(after.models[0].parameters, before.models[0].parameters + moved, rtol=1e-6)
+    often = frequencies(make_method("fedavg"), make_setting(sizes), Server(), 600)
+    assert often.sum() == 1800
+    assert chisquare(often).pvalue > 1e-3
+
+
 # ---------------------------------------------------------------------------------------------------- server optimizers
 
 
@@ -277,12 +301,6 @@ def test_poc_trains_the_candidates_with_the_largest_loss_and_weighs_them_equally
         assert order.weights is not None and set(order.weights) == {1.0}
         assert order.downloads == 0  # they hold the model already, from the loss
     assert len({tuple(sorted(each)) for each in asked}) > 5
-
-
-def frequencies(method: Method, setting: Setting, server: Server, rounds: int) -> np.ndarray:
-    """How often each client trains."""
-    play(method, setting, server, rounds)
-    return np.bincount(np.concatenate([order.clients for order in server.trained]), minlength=len(setting.clients))
 
 
 def test_poc_draws_candidates_by_size_and_breaks_ties_at_random() -> None:
@@ -473,6 +491,13 @@ def test_fedcls_prefers_groups_that_add_most_labels_and_exhausts_everybody() -> 
     assert chosen[0] == 0  # three labels
     assert chosen[1] == 2  # {3} and {2, 3} add one each; {3} is farther from the covered {0, 1, 2}
     assert sorted(chosen) == [0, 1, 2, 3]
+
+
+def test_fedcls_number_of_new_labels_comes_before_distance() -> None:
+    present = np.zeros((3, 8), bool)
+    present[0, :5] = present[1, 3:7] = present[2, 7] = True
+    # After client 0, client 1 adds two labels and differs in five from what is covered, client 2 one and six.
+    assert fedcls.cover_labels(np.random.default_rng(0), present, np.arange(3), 3) == [0, 1, 2]
 
 
 def test_fedcls_with_one_group_is_uniform() -> None:
