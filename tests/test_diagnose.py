@@ -250,3 +250,23 @@ def test_rows_and_classes_of_samples_are_read_as_in_run(tmp_path: Path, capsys: 
 def write(frame: pd.DataFrame, path: Path) -> str:
     frame.to_csv(path, index=False)
     return str(path)
+
+
+def test_finding_26_more_clusters_than_the_sample_has_clients_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = pd.DataFrame(np.random.default_rng(0).integers(1, 1000, (2_500, 3)), columns=["a", "b", "c"])
+    counts.to_csv(tmp_path / "counts.csv", index=False)
+    assert clustpsi("diagnose", str(tmp_path / "counts.csv"), "--tau-clusters", "2100") == 2
+    assert "found on a sample of 2000, which has no 2100 clusters: ask for at most 2000" in capsys.readouterr().err
+
+
+def test_finding_47_the_search_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(3)
+    counts = np.floor(rng.dirichlet(np.full(40, 5.0), 10).T * 2400).astype(int)
+    pd.DataFrame(counts, columns=list("abcdefghij")).to_csv(tmp_path / "counts.csv", index=False)
+    scores = []
+    for search in ("best", "plain"):
+        assert clustpsi("diagnose", str(tmp_path / "counts.csv"), "--psi-search", search, "--json") == 0
+        scores.append(json.loads(capsys.readouterr().out)["silhouette"]["2"])
+    assert scores[0] > scores[1] + 0.005

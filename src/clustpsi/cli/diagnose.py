@@ -40,6 +40,12 @@ def command(
     psi_epsilon: Annotated[
         float | None, typer.Option(help="Strength of the smoothing.", show_default="the smoothing's own")
     ] = None,
+    psi_search: Annotated[
+        str,
+        typer.Option(
+            help="K-means solution: best (best silhouette within 2 % of the lowest inertia) or plain (the paper's)."
+        ),
+    ] = "best",
     seed: Annotated[int, typer.Option(min=0, help="Of K-means++.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     **reading: Any,
@@ -51,6 +57,7 @@ def command(
         "features": psi_features,
         "smoothing": psi_smoothing,
         "epsilon": psi_epsilon,
+        "search": psi_search,
         "random_state": seed,
         "n_clusters": "auto" if tau_clusters is None else tau_clusters,
     }
