@@ -69,7 +69,7 @@ def _parse_parquet(path: Path) -> Arrays:
         table = pq.read_table(path, columns=[*FEATURES, "PINCP", "STATE"])
         features = np.column_stack([_codes(path, name, table[name].to_numpy()) for name in FEATURES])
         labels = table["PINCP"].to_numpy()
-        states = table["STATE"].fill_null("unknown").combine_chunks().dictionary_encode()
+        states = table["STATE"].cast("string").fill_null("unknown").combine_chunks().dictionary_encode()
         clients = ClientIds.sorted(states.indices.to_numpy(), states.dictionary.to_pylist())
     strange = np.flatnonzero((labels != 0) & (labels != 1))
     if strange.size:
