@@ -69,11 +69,12 @@ def _parse_parquet(path: Path) -> Arrays:
         table = pq.read_table(path, columns=[*FEATURES, "PINCP", "STATE"])
         features = np.column_stack([_codes(path, name, table[name].to_numpy()) for name in FEATURES])
         labels = table["PINCP"].to_numpy()
-        states = ClientIds.of(map(str, table["STATE"].to_pylist()))
+        states = table["STATE"].cast("string").fill_null("unknown").combine_chunks().dictionary_encode()
+        clients = ClientIds.sorted(states.indices.to_numpy(), states.dictionary.to_pylist())
     strange = np.flatnonzero((labels != 0) & (labels != 1))
     if strange.size:
         raise ClustPSIError(f"{path}, column PINCP, row {strange[0] + 1}: {labels[strange[0]]} is neither 0 nor 1")
-    return {"features": features, "labels": labels.astype(np.int32), **states.as_arrays()}
+    return {"features": features, "labels": labels.astype(np.int32), **clients.as_arrays()}
 
 
 def _parse_pums(paths: list[Path]) -> Arrays:

@@ -77,6 +77,8 @@ def read_counts(
     index = frame.index
     frame, parts = assign_parts(frame, where, label=label, client=client, drop=drop)
     frame = frame.drop(columns=list(parts.drop))
+    if len(frame.columns) <= (parts.client is not None):
+        raise ClustPSIError(f"{where} has no column of counts")
     if parts.label is not None:
         read = _count_samples(frame, where, parts, drop_unlabelled, min_class)
     elif drop_unlabelled or min_class is not None:

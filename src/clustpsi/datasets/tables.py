@@ -124,7 +124,10 @@ def from_arrays(
     >>> dataset.model, dataset.prepare(np.arange(4)).shape
     ('fmnist_cnn', (4, 28, 28, 1))
     """
-    values = np.asarray(features)
+    try:
+        values = np.asarray(features)
+    except ValueError:
+        raise ClustPSIError(f"{name} has rows of features of different lengths: all must have the same") from None
     if values.ndim == 0:
         raise ClustPSIError(f"{name} has a single value for features: one row of them per label is needed")
     rows = len(values)
@@ -134,7 +137,7 @@ def from_arrays(
         raise ClustPSIError(f"{name} has {rows} rows of features but {given} labels")
     _check_classes(found, "the labels", name)
     for note in found.notes:
-        _note(note)
+        warn(note, ClustPSIWarning, stacklevel=2)
     client_ids = None
     if clients is not None:
         codes, names = read_clients(clients, "the clients", name)
@@ -185,8 +188,7 @@ def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, opti
     what = f"column {parts.label!r}"
     labels = read_labels(frame[parts.label], what, where, **options)
     _check_classes(labels, what, where)
-    for note in labels.notes:
-        _note(note)
+    notes = [*labels.notes]
     rows = labels.kept
     of_label = Column(parts.label, "label", f"{len(labels.names)} classes")
     columns = {parts.label: of_label} | {each: Column(each, "dropped") for each in parts.drop}
@@ -203,7 +205,7 @@ def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, opti
     else:
         typed = {each: read_column(frame[each], each, is_first=each == frame.columns[0]) for each in rest}
         columns |= {each: column.column for each, column in typed.items()}
-        _note_omitted(where, [column for column in typed.values() if isinstance(column, Omitted)])
+        notes += _told(where, [column for column in typed.values() if isinstance(column, Omitted)])
         numbers = [column for column in typed.values() if isinstance(column, Numbers)]
         categories = [column.codes[rows] for column in typed.values() if isinstance(column, Categories)]
         if not numbers and not categories:
@@ -211,6 +213,8 @@ def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, opti
         values = np.column_stack([np.empty((len(rows), 0)), *(column.values[rows] for column in numbers)])
         _refuse_infinite(values, [f"column {column.column.name!r}" for column in numbers], rows, where)
         prepare, model, reason = _numbers(values, categories, len(rows))
+    for note in notes:
+        warn(note, ClustPSIWarning, stacklevel=3)
     described = tuple(columns[each] for each in frame.columns)
     return Dataset(
         name, labels.codes, labels.names, prepare, model, client_ids=client_ids, model_reason=reason, columns=described
@@ -237,16 +241,14 @@ def _check_classes(labels: Labels, what: str, where: str) -> None:
         )
 
 
-def _note_omitted(where: str, omitted: Sequence[Omitted]) -> None:
-    if omitted:
-        told = [f"{each.column.name!r} ({each.column.kind}: {each.column.detail})" for each in omitted[:TOLD]]
-        more = [f"and {len(omitted) - TOLD:,} more"] if len(omitted) > TOLD else []
-        hint = "; what is text, name with --text (text= in Python)" if any(each.may_be_text for each in omitted) else ""
-        _note(f"{where}: {'column' if len(omitted) == 1 else 'columns'} omitted: {', '.join(told + more)}{hint}")
-
-
-def _note(message: str) -> None:
-    warn(message, ClustPSIWarning, stacklevel=4)
+def _told(where: str, omitted: Sequence[Omitted]) -> list[str]:
+    """A note about omitted columns, if there are any."""
+    if not omitted:
+        return []
+    shown = [f"{each.column.name!r} ({each.column.kind}: {each.column.detail})" for each in omitted[:TOLD]]
+    shown += [f"and {len(omitted) - TOLD:,} more"] if len(omitted) > TOLD else []
+    hint = "; what is text, name with --text (text= in Python)" if any(each.may_be_text for each in omitted) else ""
+    return [f"{where}: {'column' if len(omitted) == 1 else 'columns'} omitted: {', '.join(shown)}{hint}"]
 
 
 def _refuse_infinite(values: NDArray[Any], columns: Sequence[str], rows: NDArray[np.int64], where: str) -> None:

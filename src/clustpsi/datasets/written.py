@@ -135,7 +135,7 @@ def _iso_days(texts: Sequence[str]) -> NDArray[np.float64]:
     """Days since 1970 of the texts that are dates as ISO 8601 has them, which most are; NaN for the others."""
     import pandas as pd
 
-    return days(pd.to_datetime(pd.Series(texts, dtype="str"), format="ISO8601", utc=True, errors="coerce")).copy()
+    return days(pd.to_datetime(pd.Series(texts, dtype="str"), format="ISO8601", utc=True, errors="coerce"))
 
 
 def _day(match: re.Match[str], day_first: bool) -> float:
@@ -160,8 +160,9 @@ def days(moments: "pd.Series[Any]") -> NDArray[np.float64]:
     """Days since 1970, in UTC, of dates and times; NaN where there is none."""
     import pandas as pd
 
-    since = pd.to_datetime(moments, utc=True) - pd.Timestamp(0, tz="UTC")
-    return np.asarray((since / pd.Timedelta(days=1)).to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    # In microseconds whatever they come in, so that equal moments give equal bits; nanoseconds end in the year 2262.
+    exact = pd.to_datetime(moments, utc=True).dt.tz_convert(None).to_numpy().astype("datetime64[us]")
+    return np.asarray((exact - np.datetime64(0, "us")) / np.timedelta64(1, "D"), dtype=np.float64)
 
 
 def _mostly(texts: Sequence[str], form: re.Pattern[str]) -> bool:
