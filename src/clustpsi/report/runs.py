@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from clustpsi.config import LATER_OPTIONS, READABLE, Config
-from clustpsi.datasets import is_file_name
+from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.report.clusters import COLUMNS as COMPOSITION
