@@ -7,11 +7,12 @@ from typing import Annotated
 import pandas as pd
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from clustpsi.cli.lists import joined, numbers, texts
 from clustpsi.experiments import study
+from clustpsi.printing import console, print_table, printable
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -48,23 +49,24 @@ def metrics(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Predict alpha and S from the measures of thousands of partitions, and rank the measures."""
-    chosen = texts("--models", models)
-    study.check_models(chosen)
+    chosen, compared, names = texts("--models", models), texts("--measures", measures), texts("--dataset", dataset)
+    study.check_analysis(chosen, compared, held_out, len(names))
     settings = study.StudySettings(
-        {name: study.class_counts(name, data_dir) for name in texts("--dataset", dataset)},
+        {name: study.class_counts(name, data_dir) for name in names},
         numbers("--num-clients", num_clients, int),
         numbers("--alphas", alphas, float),
         numbers("--similarities", similarities, float),
         seeds,
     )
-    with Console(stderr=True).status("") as status:
+    notes = console(stderr=True)
+    with notes.status("") as status:
         partitions = study.draw_partitions(
-            settings, output, fresh=fresh, watch=lambda name: status.update(f"partitions of {name}")
+            settings, output, fresh=fresh, watch=lambda name: status.update(Text(f"partitions of {printable(name)}"))
         )
         found = study.analyse(
             partitions,
             models=chosen,
-            measures=texts("--measures", measures),
+            measures=compared,
             held_out=held_out,
             watch=lambda what: status.update(f"regression: {what}"),
         )
@@ -75,20 +77,19 @@ def metrics(
         records = {name: json.loads(table.to_json(orient="records")) for name, table in tables.items()}
         print(json.dumps({"partitions": len(partitions), "held_out": held_out, **records}, indent=2))
         return
-    console = Console()
-    console.print(f"{len(partitions):,} partitions; models judged on held-out {held_out}s")
+    shown = console()
+    shown.print(f"{len(partitions):,} partitions; models judged on held-out {held_out}s")
     ranking = found.ranking()
     protocols = {target: protocol for protocol, targets in study.TARGETS.items() for target in targets}
     for target in ranking["target"].unique():
-        console.print(
-            _table(f"{protocols[target]}: predict {target.replace('_', ' ')}", ranking[ranking["target"] == target])
-        )
-    console.print(
+        title = f"{protocols[target]}: predict {target.replace('_', ' ')}"
+        print_table(_table(title, ranking[ranking["target"] == target]), shown)
+    shown.print(
         "importance: share of the permutation importance. R² lost: without this measure. Both and R² are held out,\n"
         "and means over the models. Spearman: with the level, over all partitions; within: mean over the data sets\n"
         "and numbers of clients; weakest: the weakest of them."
     )
-    Console(stderr=True).print(f"[dim]tables in {output}/[/]")
+    notes.print(f"tables in {printable(str(output))}/", style="dim")
 
 
 def _table(title: str, rows: pd.DataFrame) -> Table:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NEEDED = "a CSV, Parquet, Feather, Arrow or JSON lines table (or an NPZ file of arrays)"
 SEPARATORS = (",", ";", "\t", "|")  # in the order in which they are preferred
 NAMED = {"tab": "\t", r"\t": "\t", "space": " "}  # what is awkward to type
+PIECE = 1 << 18  # bytes that are unpacked at once
 SAMPLE = 1 << 22  # characters, and
 RECORDS = 200  # records that the dialect is guessed from
 DECIMAL_COMMA, DECIMAL_POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
@@ -64,8 +65,8 @@ def read_table(path: Path, *, sep: str | None = None, no_header: bool = False) -
     if kind_of(path) == "npz":
         raise ClustPSIError(f"{path} is an NPZ file of arrays, and a table is needed here")
     with reading(path, "a table"), _unpacked(path) as file:
-        head = file.peek(SAMPLE)
-        while isinstance(file.raw, Bounded) and file.read(SAMPLE):  # a trap is found before it is parsed
+        head = file.peek(PIECE)
+        while isinstance(file.raw, Bounded) and file.read(PIECE):  # a trap is found before it is parsed
             pass
     kind = kind_of(path, head)
     if kind == "csv":
@@ -123,11 +124,11 @@ def _unpacked(path: Path) -> Iterator[io.BufferedReader]:
             yield file
         elif how == "zip":
             with zipfile.ZipFile(file) as archive, archive.open(_only_member(path, archive)) as member:
-                yield io.BufferedReader(Bounded(member, path), 1 << 20)
+                yield io.BufferedReader(Bounded(member, path), PIECE)
         else:
             opener: Any = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}[how]
             with opener(file) as stream:
-                yield io.BufferedReader(Bounded(cast(IO[bytes], stream), path), 1 << 20)
+                yield io.BufferedReader(Bounded(cast(IO[bytes], stream), path), PIECE)
 
 
 def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:

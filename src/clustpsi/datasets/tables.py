@@ -133,6 +133,8 @@ def from_arrays(
     if rows != given:
         raise ClustPSIError(f"{name} has {rows} rows of features but {given} labels")
     _check_classes(found, "the labels", name)
+    for note in found.notes:
+        _note(note)
     client_ids = None
     if clients is not None:
         codes, names = read_clients(clients, "the clients", name)
