@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.features.arrays import ArrayFeatures, ArrayRows
+from clustpsi.features.arrays import ArrayFeatures, ArrayRows, as_they_are
 from clustpsi.features.base import Features, Fitted, Rows, Summary
 from clustpsi.features.table import FittedTable, Kinds, TableFeatures, TableRows
 from clustpsi.features.text import FittedText, TextFeatures, TextRows
@@ -23,6 +23,7 @@ __all__ = [
     "TableRows",
     "TextFeatures",
     "TextRows",
+    "as_they_are",
     "fitted_from_dict",
 ]
 

@@ -55,7 +55,9 @@ class Frequencies:
         def order(name: str | None) -> tuple[Any, ...]:
             return -self.counts[name], self.ranks.get(name, -1), name is not None, name
 
-        least = sorted(self.counts.values(), reverse=True)[:number][-1] if self.counts else 0
+        if number >= len(self.counts):
+            return tuple(sorted(self.counts, key=order))
+        least = sorted(self.counts.values(), reverse=True)[number]  # of many words, most need not be put in order
         return tuple(sorted((name for name, count in self.counts.items() if count >= least), key=order)[:number])
 
     def as_dict(self) -> dict[str, Any]:

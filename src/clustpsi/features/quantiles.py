@@ -69,7 +69,8 @@ class Counts:
             for place in (below, below + 1)
         )
         gap, part = high - low, at - below
-        return np.where(part < 0.5, low + gap * part, high - gap * (1 - part))  # rounded as NumPy does
+        found: NDArray[np.float64] = np.where(part < 0.5, low + gap * part, high - gap * (1 - part))  # as NumPy rounds
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         return {"values": self.values.tolist(), "counts": self.counts.tolist(), "exact": self.is_exact}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.errors import ClustPSIError, nearest
 from clustpsi.features.base import Features, Fitted, Rows, Summary
 from clustpsi.features.exact import exact_sums, mean_and_deviation
 from clustpsi.features.kinds import Frequencies
@@ -157,9 +157,7 @@ class TableFeatures(Features[TableRows, TableSummary]):
 
     def summary_from_dict(self, values: Mapping[str, Any]) -> TableSummary:
         numbers, categories = values["numbers"], values["categories"]
-        return TableSummary(
-            tuple(map(NumberSummary.from_dict, numbers)), tuple(map(Frequencies.from_dict, categories))
-        )
+        return TableSummary(tuple(map(NumberSummary.from_dict, numbers)), tuple(map(Frequencies.from_dict, categories)))
 
     def fit(self, summary: TableSummary) -> "FittedTable":
         scales = [each.centre_and_spread for each in summary.numbers]
@@ -198,6 +196,11 @@ class FittedTable(Fitted[TableRows]):
     numbers: tuple[NumberColumn, ...]
     categories: tuple[CategoryColumn, ...]
 
+    @property
+    def names(self) -> list[str]:
+        """The columns that are needed."""
+        return [*(column.name for column in self.numbers), *(column.name for column in self.categories)]
+
     def transform(self, rows: TableRows) -> NDArray[np.float32]:
         scaled = np.zeros(rows.numbers.shape, dtype=np.float32)
         for index, column in enumerate(self.numbers):
@@ -215,7 +218,7 @@ class FittedTable(Fitted[TableRows]):
             return self._read_frame(data, where)
         values = np.asarray(data)
         if self.categories or values.ndim != 2 or values.shape[1] != len(self.numbers):
-            names = ", ".join(column.name for column in (*self.numbers, *self.categories))
+            names = ", ".join(self.names)
             raise ClustPSIError(f"{where} has shape {values.shape}: a table with the columns {names} is needed")
         if values.dtype.kind not in "biuf" or np.isinf(values).any():
             raise ClustPSIError(f"{where} must hold finite numbers only, or NaN for a gap")
@@ -225,9 +228,10 @@ class FittedTable(Fitted[TableRows]):
         from clustpsi.features.columns import kinds_of, numbers_of
 
         named = {str(name): frame[name] for name in frame.columns}
-        for column in (*self.numbers, *self.categories):
-            if column.name not in named:
-                raise unknown_name(f"{where} lacks a column: column", column.name, named)
+        for name in self.names:
+            if name not in named:
+                hint = nearest(name, named) or f"there are {', '.join(named)}"
+                raise ClustPSIError(f"{where} has no column {name!r}, which the features need: {hint}")
         numbers = [numbers_of(named[column.name], column.name, where) for column in self.numbers]
         stacked = np.column_stack([np.empty((len(frame), 0)), *numbers])
         return TableRows(stacked, tuple(Kinds(*kinds_of(named[column.name])) for column in self.categories))

@@ -1,6 +1,6 @@
 """Texts as tokens, for a vocabulary of the training rows' most frequent words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -39,6 +39,13 @@ class TextRows(Rows):
     starts: NDArray[np.int64]
     words: NDArray[np.uint8]
     is_ranked: bool = False
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "TextRows":
+        import pyarrow as pa
+
+        split = split_words([pa.array(texts, pa.large_string())])
+        return cls(split["ids"], split["starts"], split["words"])
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -127,13 +134,11 @@ class FittedText(Fitted[TextRows]):
         return tokens
 
     def read(self, data: Any, where: str = "the data") -> TextRows:
-        import pyarrow as pa
-
         texts = list(data)
         wrong = next((text for text in texts if not isinstance(text, str)), None)
         if wrong is not None:
             raise ClustPSIError(f"{where} must hold texts only, not {type(wrong).__name__} ({wrong!r})")
-        return TextRows(**split_words([pa.array(texts, pa.large_string())]))
+        return TextRows.of(texts)
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "length": self.length, "words": list(self.words)}
