@@ -12,6 +12,7 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for, softmax_regression
 from clustpsi.engine.training import local_training
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods.orders import (
     RULED_OUT_LOSS,
@@ -241,7 +242,7 @@ def texts() -> Federation:
     features[::3, 20:] = 0
     labels = rng.integers(0, 2, len(features)).astype(np.int32)
     rows = tuple(np.split(np.arange(len(features)), np.cumsum(sizes)[:-1]))
-    dataset = Dataset("texts", labels, ("a", "b"), lambda _: features, model="embedding_mlp")
+    dataset = Dataset("texts", labels, ("a", "b"), *as_they_are(features), model="embedding_mlp")
     return Federation(dataset, tuple(own[1:] for own in rows), tuple(own[:1] for own in rows), tuple("abcd"))
 
 

@@ -235,7 +235,7 @@ def test_decimals_and_bytes_are_numbers_and_texts(tmp_path: Path) -> None:
 def test_a_long_column_of_digits_and_a_letter_is_quick(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + f"{'1' * 60_000}x,0\n" * 3)
-    from clustpsi.datasets.columns import read_column
+    from clustpsi.features.columns import read_column
 
     start = time.monotonic()
     assert read_column(read_table(path)["a"], "a").column.kind == "constant"

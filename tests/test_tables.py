@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from clustpsi import compare
 from clustpsi.datasets import files, from_arrays, from_table, load_dataset
 from clustpsi.datasets.base import ClientIds
-from clustpsi.datasets.columns import describe
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.features.columns import describe
 from conftest import clients_of, clustpsi
 
 

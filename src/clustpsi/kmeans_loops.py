@@ -278,9 +278,7 @@ def _silhouette(sums: Floats, weights: Floats, sizes: Floats, labels: Integers, 
 
 
 @_compiled
-def _add_up(
-    distances: Floats, weights: Floats, labels: Integers, power: int, rows: Floats, sizes: Floats
-) -> None:
+def _add_up(distances: Floats, weights: Floats, labels: Integers, power: int, rows: Floats, sizes: Floats) -> None:
     """Rows and sizes of all clusters: sums of distances, or of their squares, to the members."""
     for c in range(len(rows)):
         sizes[c] = 0.0

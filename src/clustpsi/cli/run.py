@@ -16,8 +16,8 @@ from rich.table import Table
 from clustpsi.cli.lists import parse_seeds
 from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
 from clustpsi.config import Config
-from clustpsi.datasets.columns import describe
 from clustpsi.errors import ClustPSIError
+from clustpsi.features.columns import describe
 from clustpsi.report.tables import method_title
 from clustpsi.results import RunFolder, Store
 from clustpsi.sources import Sources, identified

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clustpsi.datasets.columns import nested
 from clustpsi.datasets.files import check_header
 from clustpsi.errors import ClustPSIError
+from clustpsi.features.columns import nested
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ UTF-8 or UTF-16 with a byte order mark; quoted cells), JSON lines, Parquet with 
 all of them packed as gz, bz2, xz or as the only member of a zip. A file's content decides how it is packed; the name
 decides what it is where it says so (``adult.parquet.brotli``, ``adult.pq``), else the content, else it is CSV.
 
-What the columns mean is decided in :mod:`clustpsi.datasets.columns`.
+What the columns mean is decided in :mod:`clustpsi.features.columns`.
 """
 
 import bz2

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.datasets.files import NUMBER
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -34,6 +32,7 @@ LONGEST = 64  # characters of a number or a date
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 LOOK = 100  # texts of a first look, which spares names and sentences the long one
 
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 AFFIXED = re.compile(r"([-+]?)\s*([$€£¥]?)\s*([-+]?[\d.,eE+-]*\d[\d.,]*)\s*([%$€£¥]?)")
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+")
