@@ -11,6 +11,7 @@ import pandas as pd
 from clustpsi.config import LATER_OPTIONS, READABLE, Config
 from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
+from clustpsi.exact import read_exact_csv
 from clustpsi.experiments import infeasible
 from clustpsi.report.clusters import COLUMNS as COMPOSITION
 from clustpsi.report.clusters import composition
@@ -88,7 +89,7 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
         texts = ("label", "client", "text", "drop", "sep", "word_vectors", "content")
-        runs = pd.read_csv(path, dtype=dict.fromkeys(texts, object))
+        runs = read_exact_csv(path, dtype=dict.fromkeys(texts, object))
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
