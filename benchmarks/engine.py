@@ -20,8 +20,8 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
-from clustpsi.methods.orders import Deployment, Evaluate, Train
 from clustpsi.models import build_model
+from clustpsi.orders import Deployment, Evaluate, Train
 
 BATCH, EPOCHS, FEATURES = 32, 5, 10
 

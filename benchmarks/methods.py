@@ -22,7 +22,7 @@ from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods import make_method, method_types
 from clustpsi.methods.base import State
-from clustpsi.methods.orders import Losses, NearestModel, Order, Work, drive
+from clustpsi.orders import Losses, NearestModel, Order, Work, drive
 from clustpsi.run import Cell, open_federation
 from clustpsi.streams import Stream, generator
 

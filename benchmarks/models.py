@@ -22,9 +22,9 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
-from clustpsi.methods.orders import Train
 from clustpsi.models import build_model
 from clustpsi.models.text import TOKENS
+from clustpsi.orders import Train
 
 CLIENTS = 4
 BATCH = 32

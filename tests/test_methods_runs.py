@@ -13,7 +13,7 @@ from clustpsi.federation import Federation
 from clustpsi.methods import make_method, method_types
 from clustpsi.methods.base import State
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Evaluate, Model, drive
+from clustpsi.orders import Evaluate, Model, drive
 from clustpsi.results import pack_state, unpack_state
 from clustpsi.run import Cell, open_cell, open_federation
 from clustpsi.streams import Stream, generator

@@ -11,7 +11,7 @@ import pytest
 
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods.orders import LabelCounts, Order, Train
+from clustpsi.orders import LabelCounts, Order, Train
 from clustpsi.results import RunFolder, Store, load_arrays
 from clustpsi.run import Cell, Progress, open_cell, open_federation, run
 from clustpsi.streams import Stream, generator

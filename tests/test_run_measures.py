@@ -17,8 +17,8 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores
 from clustpsi.experiments.sweep import Worker
 from clustpsi.history import History
-from clustpsi.ledger import Ledger
 from clustpsi.methods.fedavgm import FedAvgM
+from clustpsi.orders import Ledger
 from clustpsi.results import RunFolder, Store, load_arrays, save_arrays, write_json
 from clustpsi.run import Cell, Progress, open_cell, open_federation, run
 from clustpsi.sources import identified

@@ -15,9 +15,9 @@ from clustpsi.features import as_they_are
 from clustpsi.features.text import PADDING
 from clustpsi.federation import Federation
 from clustpsi.methods.base import Deployment
-from clustpsi.methods.orders import Model, NearestModel, Train, TrainPooled
 from clustpsi.models.dense import Logistic
 from clustpsi.models.layers import BatchNorm, Dense, Dropout, Embed
+from clustpsi.orders import Model, NearestModel, Train, TrainPooled
 from clustpsi.streams import Stream, generator
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.evaluation import Scores
-from clustpsi.ledger import Ledger
+from clustpsi.orders import Ledger
 
 SCORES = ("global_accuracy", "balanced_accuracy", "macro_f1", "ad", "sdad", "worst10", "loss")
 SERVER_SCORES = ("server_accuracy", "server_ad", "server_sdad")

@@ -36,7 +36,7 @@ from clustpsi.evaluation import Scores
 from clustpsi.files import is_unfinished, make_folder, write_atomically, writing
 from clustpsi.history import COSTS, SCORES, History
 from clustpsi.methods.base import State
-from clustpsi.methods.orders import Deployment, Model
+from clustpsi.orders import Deployment, Model
 
 # Of the files that a run writes; whatever else lies in its folder is somebody else's.
 SUFFIXES = (".json", ".csv", ".parquet", ".npz", ".txt")

@@ -19,11 +19,10 @@ from clustpsi.evaluation import Scores, constant_answers, score
 from clustpsi.features.text import FIRST_WORD, FittedText
 from clustpsi.federation import Federation, build_federation
 from clustpsi.history import History
-from clustpsi.ledger import Ledger
 from clustpsi.methods import Method, make_method
 from clustpsi.methods.base import Setting, State
-from clustpsi.methods.orders import Deployment, Evaluate, Model, Work, drive
 from clustpsi.models import build_model
+from clustpsi.orders import Deployment, Evaluate, Ledger, Model, Work, drive
 from clustpsi.results import RunFolder, Store, load_arrays, pack_state, save_arrays, unpack_state
 from clustpsi.sources import Sources, identified
 from clustpsi.streams import Stream, generator

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustpsi.methods.base import Method, Setting, State, option
-from clustpsi.methods.orders import Deployment, TrainPooled, Work
+from clustpsi.orders import Deployment, TrainPooled, Work
 
 
 @dataclass(frozen=True)
