@@ -71,7 +71,9 @@ class Search:
         self.solver: _Solver = solver(points, weights.astype(np.float64), numbers if self.best else [])
         # Up to 32 clusters are always seeded, so that a number has the same solution whatever else is asked for.
         longest = MAX_SEEDED_CLUSTERS if self.best else max(numbers, default=0)
-        self.seeds = _plus_plus(self.solver.distances, self.solver.weights, min(longest, len(points)), self._starts, rng)
+        self.seeds = _plus_plus(
+            self.solver.distances, self.solver.weights, min(longest, len(points)), self._starts, rng
+        )
 
     def _starts(self, j: int) -> int:
         """How many k-means++ starts j clusters have.

@@ -11,8 +11,6 @@ A cluster's row r stands for the values ``factor * r - offset``. An empty cluste
 it is nobody's nearest. Loops stand for array expressions here because Numba compiles them several times faster.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -23,7 +21,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_compiled
@@ -278,9 +276,7 @@ def _silhouette(sums: Floats, weights: Floats, sizes: Floats, labels: Integers, 
 
 
 @_compiled
-def _add_up(
-    distances: Floats, weights: Floats, labels: Integers, power: int, rows: Floats, sizes: Floats
-) -> None:
+def _add_up(distances: Floats, weights: Floats, labels: Integers, power: int, rows: Floats, sizes: Floats) -> None:
     """Rows and sizes of all clusters: sums of distances, or of their squares, to the members."""
     for c in range(len(rows)):
         sizes[c] = 0.0
