@@ -23,6 +23,8 @@ def test_clients_without_test_data_count_nowhere() -> None:
     assert np.isnan(scores.local_accuracy[1])
     assert scores.worst10 == pytest.approx(0.8)
     assert scores.loss == pytest.approx(3 / 15)
+    np.testing.assert_allclose(scores.local_loss, [0.1, np.nan, 0.4])
+    np.testing.assert_allclose(scores.local_accuracy, [0.8, np.nan, 1.0])
 
 
 def test_worst_tenth_is_rounded_up() -> None:
