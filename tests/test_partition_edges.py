@@ -33,7 +33,7 @@ def test_a_row_that_rounding_would_lose_counts_as_the_last_clients(seed: int, si
 
 
 def test_a_pass_in_which_a_class_finds_no_client_with_room_has_failed() -> None:
-    """At this alpha one client draws a whole class: the first is full after class 0 and can take neither of the others."""
+    """At this alpha one client draws a whole class: who has class 0 is full and can take neither of the others."""
     labels, found = np.repeat([0, 1, 2], [6, 2, 2]), []
     for seed in range(40):
         try:
