@@ -72,7 +72,7 @@ def _as_text(table: Table) -> Table:
         replace(
             column,
             header=_text(column.header),
-            overflow="ignore" if column.no_wrap else "fold",
+            overflow="crop" if column.no_wrap else "fold",  # "ignore" would not justify; nothing is cropped
             _cells=[_text(cell) for cell in column.cells],
         )
         for column in table.columns
@@ -115,3 +115,13 @@ def _narrowed(table: Table) -> Table:
 
 def _width(table: Table, to: Console) -> int:
     return Measurement.get(to, to.options.update(max_width=_UNLIMITED), table).maximum
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "client"), counted(1200, "client"), counted(2, "class")
+    ('1 client', '1,200 clients', '2 classes')
+    """
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
