@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.limits import LARGEST
 from clustpsi.methods import make_method, method_spec
 from clustpsi.methods.base import check_option, option
 
@@ -65,9 +66,9 @@ class Config:
     fraction: float = option(0.5, "q, share of the clients that a round trains", above=0, most=1)
     optimizer: str = option("adam", "of local training", choices=("adam", "sgd"))
     lr: float = option(0.001, "learning rate of local training", above=0)
-    batch_size: int = option(32, "of local training", least=1, most=2**31 - 1)
+    batch_size: int = option(32, "of local training", least=1, most=LARGEST)
     eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1, most=1_000_000)
-    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0, most=2**31 - 1)
+    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0, most=LARGEST)
 
     def __post_init__(self) -> None:
         for each in fields(self):

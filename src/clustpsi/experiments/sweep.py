@@ -8,6 +8,7 @@ import contextlib
 import json
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import signal
 import time
 import traceback
@@ -172,6 +173,7 @@ def _sigint_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
+    multiprocessing.resource_tracker.ensure_running()  # its start, with the first process, would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

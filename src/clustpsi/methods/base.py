@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.limits import LARGEST
 from clustpsi.methods.orders import LabelCounts, LabelPresence, Model, Work
 
 
@@ -182,13 +183,14 @@ def check_option(what: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise ClustPSIError(f"{what} is empty: give it a value, or leave it away")
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
+    if isinstance(value, int) and metadata.get("most") is None:
+        metadata = {**metadata, "most": LARGEST}
     least, most, above = metadata.get("least"), metadata.get("most"), metadata.get("above")
     low = least is None or value >= least
     high = most is None or value <= most
     if low and high and (above is None or value > above) and (isinstance(value, int) or math.isfinite(value)):
         return
-    allowed = bounds(metadata)
-    raise ClustPSIError(f"{what} must be a number {allowed}".rstrip() + f", not {value}")
+    raise ClustPSIError(f"{what} must be a number {bounds(metadata)}".rstrip() + f", not {value}")
 
 
 def bounds(metadata: Mapping[str, Any]) -> str:
