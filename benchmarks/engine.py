@@ -19,8 +19,7 @@ import torch_reference
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.federation import Federation
-from clustpsi.methods.base import Deployment
-from clustpsi.methods.orders import Train
+from clustpsi.methods.orders import Deployment, Evaluate, Train
 from clustpsi.models import build_model
 
 BATCH, EPOCHS, FEATURES = 32, 5, 10
@@ -100,7 +99,7 @@ def accuracy(clients: int, rounds: int) -> None:
             torch_reference.train(local, x, y, order, len(rows), BATCH)
             trained.append(local.state_dict())
         state = {name: torch.stack([each[name] for each in trained]).mean(0) for name in state}
-    correct, _ = simulator.evaluate(Deployment((model,), np.zeros(clients, np.int64)))
+    correct = simulator.serve(Evaluate(everybody, Deployment((model,), np.zeros(clients, np.int64))), 0).correct
     simulator.close()
     rows = torch.from_numpy(np.concatenate(federation.test))
     with torch.no_grad():

@@ -11,9 +11,13 @@ import pytest
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for, softmax_regression
 from clustpsi.engine.training import local_training
+from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
-from clustpsi.methods.base import Deployment
 from clustpsi.methods.orders import (
+    RULED_OUT_LOSS,
+    Deployment,
+    Evaluate,
+    Evaluated,
     LabelCounts,
     LabelPresence,
     Losses,
@@ -284,20 +288,27 @@ def row_losses(simulator: Simulator, model: Model, rows: np.ndarray) -> np.ndarr
     return -np.asarray(log_p)[np.arange(len(rows)), simulator.federation.labels[rows]]
 
 
+def evaluate(simulator: Simulator, *deployment: object) -> Evaluated:
+    reply: Evaluated = simulator.serve(Evaluate(EVERYBODY, Deployment(*deployment)), 1)  # type: ignore[arg-type]
+    return reply
+
+
 @pytest.mark.parametrize("lanes", [None, 1])
 def test_scores_are_those_of_a_plain_forward_pass(federation: Federation, lanes: int | None) -> None:
     simulator = simulate(federation, lanes=lanes)
     models = (simulator.initial(0), simulator.initial(1))
     of_client = np.array([0, 1, 0, 1, 0, 1, 1])
     log_prior = np.random.default_rng(0).normal(size=(7, 3))
-    correct, loss = simulator.evaluate(Deployment(models, of_client))
-    adjusted, _ = simulator.evaluate(Deployment(models, of_client, log_prior))
+    plain, adjusted = evaluate(simulator, models, of_client), evaluate(simulator, models, of_client, log_prior)
     for client, rows in enumerate(federation.test):
-        model = models[of_client[client]]
+        model, labels = models[of_client[client]], federation.labels[rows]
         logits = logits_of(simulator, model, rows)
-        assert correct[client] == (logits.argmax(axis=1) == federation.labels[rows]).sum()
-        assert adjusted[client] == ((logits + log_prior[client]).argmax(axis=1) == federation.labels[rows]).sum()
-        assert loss[client] == pytest.approx(row_losses(simulator, model, rows).sum(), rel=1e-5)
+        for evaluated, prior in ((plain, 0.0), (adjusted, log_prior[client])):
+            taken = (logits + prior).argmax(axis=1)
+            assert evaluated.actual[client].tolist() == np.bincount(labels, minlength=3).tolist()
+            assert evaluated.predicted[client].tolist() == np.bincount(taken, minlength=3).tolist()
+            assert evaluated.correct[client].tolist() == np.bincount(labels[taken == labels], minlength=3).tolist()
+        assert plain.loss[client] == pytest.approx(row_losses(simulator, model, rows).sum(), rel=1e-5)
     losses = simulator.serve(Losses(np.array([5, 0]), models[0]), 1)
     expected = [row_losses(simulator, models[0], federation.train[client]).mean() for client in (5, 0)]
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
@@ -317,11 +328,82 @@ def test_few_rows_are_not_filled_up_to_a_large_batch(federation: Federation) -> 
 
     simulator._programs = replace(simulator._programs, score=watched)  # type: ignore[arg-type]
     model = simulator.initial(0)
-    simulator.evaluate(Deployment((model,) * 7, EVERYBODY))
+    evaluate(simulator, (model,) * 7, EVERYBODY)
     assert set(sizes) == {64}
     sizes.clear()
-    simulator.serve(Losses(np.array([1, 3, 5]), model), 1)  # 64 + 50 + 90 rows
-    assert sizes == [256]
+    simulator.serve(Losses(np.array([1, 3, 5]), model), 1)  # 64 + 50 + 90 rows, after a call that compiles
+    assert sizes == [256, 256]
+
+
+def test_part_of_the_clients_can_be_evaluated(federation: Federation) -> None:
+    simulator = simulate(federation)
+    model = simulator.initial(0)
+    everybody = evaluate(simulator, (model,), np.zeros(7, np.int64))
+    some = simulator.serve(Evaluate(np.array([5, 2]), Deployment((model,), np.zeros(2, np.int64))), 1)
+    for whole, part in zip(everybody, some, strict=True):
+        np.testing.assert_array_equal(part, whole[[5, 2]])
+
+
+@pytest.mark.parametrize("lanes", [None, 1])
+def test_finding_46_a_class_that_the_prior_rules_out_has_a_bounded_loss(
+    federation: Federation, lanes: int | None
+) -> None:
+    simulator = simulate(federation, lanes=lanes)
+    model = simulator.initial(0)
+    no_prior = np.zeros((7, 3))
+    first_only = np.full((7, 3), -np.inf)
+    first_only[:, 0] = 0.0
+    plain = evaluate(simulator, (model,), np.zeros(7, np.int64), no_prior)
+    ruled_out = evaluate(simulator, (model,), np.zeros(7, np.int64), first_only)
+    others = plain.actual[:, 1:].sum(axis=1)
+    assert others.sum() > 0
+    np.testing.assert_allclose(ruled_out.loss, others * RULED_OUT_LOSS)  # and 0 for the first class, which is certain
+    assert ruled_out.predicted[:, 1:].sum() == 0
+    # A loss that a model has earned is reported, however large it is.
+    sure = Model(model.parameters * 1e4, model.buffers)
+    np.testing.assert_allclose(
+        evaluate(simulator, (sure,), np.zeros(7, np.int64)).loss,
+        [row_losses(simulator, sure, rows).sum() for rows in federation.test],
+        rtol=1e-4,
+    )
+
+
+def test_finding_8_compilation_is_booked_apart_and_once(federation: Federation) -> None:
+    local_training.cache_clear()
+    simulator = simulate(federation, lanes=2)
+    start = simulator.initial(0)
+    orders = (
+        Train(EVERYBODY, start),
+        Train(EVERYBODY, start, proximal=0.1),
+        Losses(EVERYBODY, start),
+        TrainPooled(start, 1),
+        Evaluate(EVERYBODY, Deployment((start,), np.zeros(7, np.int64))),
+    )
+    assert set(simulator.take_ledger().seconds) == {"compilation"}
+    for order in orders:
+        simulator.serve(order, 1)
+    first = simulator.take_ledger().seconds
+    for order in orders:
+        simulator.serve(order, 2)
+    second = simulator.take_ledger().seconds
+    assert "compilation" not in second
+    assert set(first) == {*second, "compilation"}
+    assert sum(first.values()) - first["compilation"] < first["compilation"] / 5  # nothing is compiled elsewhere
+
+
+def test_a_read_only_anchor_is_not_compiled_for_once_more(federation: Federation) -> None:
+    simulator = simulate(federation)
+    initial = simulator.initial(0)
+    assert not initial.parameters.flags.writeable
+    trained = simulator.serve(Train(EVERYBODY, initial, proximal=0.1), 1).mean
+    compiled = len(softmax_regression._train.signatures)
+    simulator.serve(Train(EVERYBODY, trained, proximal=0.1), 2)
+    assert len(softmax_regression._train.signatures) == compiled
+
+
+def test_what_is_not_an_order_is_refused_in_a_sentence(federation: Federation) -> None:
+    with pytest.raises(ClustPSIError, match="the simulator cannot serve an order of the type str"):
+        simulate(federation).serve("train", 1)  # type: ignore[arg-type]
 
 
 def test_bytes_are_counted(federation: Federation) -> None:
@@ -343,8 +425,6 @@ def test_bytes_are_counted(federation: Federation) -> None:
 
 
 def test_sgd_is_available_and_unknown_optimizers_are_not(federation: Federation) -> None:
-    from clustpsi.errors import ClustPSIError
-
     simulator = simulate(federation, optimizer="sgd")
     start = simulator.initial(0)
     assert simulator.serve(Train(EVERYBODY, start), 1).mean is not None

@@ -12,7 +12,7 @@ from clustpsi.federation import Federation
 from clustpsi.methods import make_method, method_types
 from clustpsi.methods.base import State
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Model, drive
+from clustpsi.methods.orders import Evaluate, Model, drive
 from clustpsi.results import pack_state, unpack_state
 from clustpsi.run import Cell, open_cell, open_federation
 from clustpsi.streams import Stream, generator
@@ -71,8 +71,9 @@ def models_of(spec: str, cell: Cell, state: State) -> np.ndarray:
 
 
 def accuracies(spec: str, cell: Cell, state: State, config: Config = CONFIG) -> np.ndarray:
-    correct, _ = cell.simulator.evaluate(make_method(spec).deploy(cell.setting(config), state))
-    return correct / cell.federation.test_sizes
+    setting = cell.setting(config)
+    evaluated = cell.simulator.serve(Evaluate(setting.clients, make_method(spec).deploy(setting, state)), 0)
+    return evaluated.correct.sum(axis=1) / evaluated.actual.sum(axis=1)
 
 
 # ----------------------------------------------------------------------------------------------------------- identities

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,17 +16,21 @@ import pandas as pd
 import pytest
 
 from clustpsi.config import Config
+from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.results import RunFolder, Store, load_arrays
-from clustpsi.run import open_cell, run
+from clustpsi.run import Progress, open_cell, run
+from clustpsi.sources import identified
 
-TINY = Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked()
+DIGITS = load_dataset("digits")
+TINY = identified(Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked(), DIGITS)
 METHODS = ("fedavg", "local", "centralized", "clust_psi_pfl")
 
 
 def contents(folder: RunFolder) -> dict[str, bytes]:
     """Every file of a run but the one that tells the time."""
-    return {path.name: path.read_bytes() for path in folder.path.iterdir() if path.name not in ("timing.json", ".lock")}
+    files = [path for path in folder.path.iterdir() if path.is_file() and path.name != "timing.json"]
+    return {path.name: path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -114,16 +119,14 @@ def start_run(output: Path, *arguments: str, script: str = SCRIPT, **options: An
 
 
 def test_a_killed_run_goes_on_and_ends_bit_identical(tmp_path: Path) -> None:
-    arguments = ("--agg-method", "clust_psi_pfl", "--comm-rounds", "400", "--local-epochs", "1", "--eval-every", "7")
-    config = Config(
-        agg_method="clust_psi_pfl", num_clients=6, comm_rounds=400, local_epochs=1, eval_every=7, seed=0
-    ).checked()
+    arguments = ("--agg-method", "clust_psi_pfl", "--comm-rounds", "60", "--local-epochs", "1", "--eval-every", "7")
+    config = replace(TINY, agg_method="clust_psi_pfl", comm_rounds=60, eval_every=7)
     killed = Store(tmp_path / "killed").folder(config)
     process = start_run(tmp_path / "killed", *arguments)
     deadline = time.monotonic() + 120
-    while not (killed / "checkpoint.npz").exists() or load_arrays(killed / "checkpoint.npz")["round"] < 20:
+    while not (killed / "checkpoint.npz").exists() or load_arrays(killed / "checkpoint.npz")["round"] < 5:
         assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not killed.finished
@@ -151,7 +154,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_go_on(tmp_path: Path) -> No
 def test_two_processes_do_not_work_on_one_run(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with (
-        store.folder(TINY.checked()).locked(),
+        store.folder(TINY).locked(),
         pytest.raises(ClustPSIError, match="another process is working on the run"),
     ):
         run(TINY, store)
@@ -171,14 +174,42 @@ def test_foreign_and_damaged_folders_are_refused(tmp_path: Path) -> None:
     (path / "config.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(ClustPSIError, match="format 99"):
         run(TINY, store)
+    (path / "config.json").write_text(json.dumps({"format": 1, "seed": 0}))  # which did not name its data
+    with pytest.raises(ClustPSIError, match="other settings"):
+        run(TINY, store)
     (path / "config.json").write_text(json.dumps(replace(TINY, lr=0.5).as_dict()))
     with pytest.raises(ClustPSIError, match="other settings"):
         run(TINY, store)
     (path / "config.json").write_text(json.dumps(TINY.as_dict()))
-    (path / "checkpoint.npz").write_bytes(b"PK\x03\x04 half of it")
-    with pytest.raises(ClustPSIError, match=r"cannot be read .* start the run afresh with --fresh"):
-        run(TINY, store, resume=True)
+    for damaged in (b"PK\x03\x04 half of it", b"", b"PK\x05\x06" + bytes(18)):
+        (path / "checkpoint.npz").write_bytes(damaged)
+        with pytest.raises(ClustPSIError, match=r"start the run afresh with --fresh"):
+            run(TINY, store, resume=True)
+    assert run(TINY, store, fresh=True).finished
     assert (path / "holiday.jpg").exists()
+    (path / "summary.json").write_text("{}")
+    with pytest.raises(ClustPSIError, match=r"its summary\.json has no last; compute the run again with --fresh"):
+        run(TINY, store).summary()
+
+
+def test_finding_31_what_is_in_the_way_of_a_run_is_one_sentence(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (tmp_path / TINY.folder_name).write_text("a file")
+    with pytest.raises(ClustPSIError, match="is a file where the folder of a run should be"):
+        run(TINY, store)
+    (tmp_path / TINY.folder_name).unlink()
+    folder = run(TINY, store)
+    (folder / "notes").mkdir()
+    before = contents(folder)
+    assert contents(run(TINY, store, fresh=True)) == before
+    assert (folder / "notes").is_dir()  # not ours, so it stays
+
+    def remove(progress: Progress) -> None:
+        if progress.round == 2:
+            shutil.rmtree(folder.path, ignore_errors=True)
+
+    with pytest.raises(ClustPSIError, match="cannot write"):
+        run(TINY, store, fresh=True, watch=remove)
 
 
 def test_an_impossible_setting_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -189,7 +220,7 @@ def test_an_impossible_setting_leaves_nothing_behind(tmp_path: Path) -> None:
     ):
         with pytest.raises(ClustPSIError):
             run(config, Store(tmp_path))
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
 
 def test_validation_never_touches_test_rows() -> None:
@@ -198,13 +229,3 @@ def test_validation_never_touches_test_rows() -> None:
     for train, test, validation, kept in zip(real.train, real.test, held.test, held.train, strict=True):
         assert set(validation) | set(kept) == set(train)
         assert not set(validation) & set(kept) and not set(test) & (set(validation) | set(kept))
-
-
-def test_a_changed_file_is_another_data_set(tmp_path: Path) -> None:
-    path = tmp_path / "birds.csv"
-    path.write_text("wing,species\n1,gull\n2,owl\n")
-    config = Config(dataset=str(path), label="species")
-    before = config.folder_name
-    assert config.folder_name == before
-    path.write_text("wing,species\n1,gull\n2,owl\n3,owl\n")
-    assert config.folder_name != before

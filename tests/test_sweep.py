@@ -20,8 +20,17 @@ from clustpsi.experiments.grid import grid, paper_grid, read_grids
 from clustpsi.experiments.ray_backend import RayWorkers, pack, unpack
 from clustpsi.experiments.sweep import Event, Outcome, Processes, Step, Sweep, Worker
 from clustpsi.results import RunFolder, Store, write_json
+from clustpsi.sources import Sources
 
 TINY = {"dataset": "digits", "num_clients": 4, "comm_rounds": 2, "local_epochs": 1, "seeds_list": 1}
+
+
+def identified(values: dict[str, object]) -> list[Config]:
+    """The runs of a grid, with the content of their data."""
+    known, unknown = Sources().identify(grid(values))
+    assert not unknown
+    return known
+
 
 # ---------------------------------------------------------------------------------------------------------- grids
 
@@ -137,7 +146,7 @@ class Script:
 
 
 def some_runs(**more: object) -> list[Config]:
-    return grid(TINY | {"dirichlet": [50, 0.3], "agg_method": "fedavg,local,clust_psi_pfl"} | more)
+    return identified(TINY | {"dirichlet": [50, 0.3], "agg_method": "fedavg,local,clust_psi_pfl"} | more)
 
 
 def test_a_worker_stays_in_its_cell_and_the_last_cell_is_shared(tmp_path: Path) -> None:
@@ -301,7 +310,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small grid, run in one go in this process."""
     root = tmp_path_factory.mktemp("straight")
     worker = Worker(None)
-    for config in grid(TINY | {"dirichlet": 50, "similarity": 0, "agg_method": "fedavg,local,clust_psi_pfl"}):
+    for config in identified(TINY | {"dirichlet": 50, "similarity": 0, "agg_method": "fedavg,local,clust_psi_pfl"}):
         assert worker.execute(config, Store(root)) == Outcome("finished")
     return root
 
@@ -332,7 +341,7 @@ def test_a_sweep_killed_half_way_and_resumed_gives_the_same_bits(
 
 def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path: Path, straight: Path) -> None:
     store = Store(tmp_path)
-    (config,) = (run for run in grid(TINY | {"similarity": 0, "agg_method": "clust_psi_pfl"}))
+    (config,) = (run for run in identified(TINY | {"similarity": 0, "agg_method": "clust_psi_pfl"}))
     pool = Processes(1, store)
     killed = []
 
@@ -350,7 +359,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path: Path, straigh
 
 
 def test_an_infeasible_or_failing_run_says_why(tmp_path: Path) -> None:
-    (config,) = grid(TINY | {"num_clients": 500})
+    (config,) = identified(TINY | {"num_clients": 500})
     assert Worker(None).execute(config, Store(tmp_path)).status == "infeasible"
     outcome = Worker(None).execute(replace(config, dataset="none.csv", label="y"), Store(tmp_path))
     assert outcome.status == "failed" and "none.csv" in outcome.reason
@@ -364,8 +373,11 @@ def test_the_command_refuses_mistakes_and_counts_runs(tmp_path: Path, capsys: py
     ):
         assert call("sweep", *arguments, "--output", str(tmp_path)) == 2
         assert sentence in capsys.readouterr().err
-    assert call("sweep", "--paper", "--dataset", "acs_income", "--dry-run", "--output", str(tmp_path)) == 0
-    assert capsys.readouterr().out == "365 runs: 0 finished, 365 left\n"
+    nowhere = ["--data-dir", str(tmp_path / "data")]
+    assert call("sweep", "--paper", "--dataset", "acs_income", "--dry-run", "--output", str(tmp_path), *nowhere) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("365 runs: 0 finished, 365 left; 365 of them lack their data: ")
+    assert "run `clustpsi data get acs_income`" in said
 
 
 # ------------------------------------------------------------------------------------------------------------ Ray
@@ -392,8 +404,8 @@ def test_a_run_that_cannot_even_be_locked_fails_and_is_not_waited_for(
 ) -> None:
     nothing = SimpleNamespace(init=lambda **_: None, shutdown=lambda: None, remote=lambda **_: type)
     monkeypatch.setitem(sys.modules, "ray", nothing)  # the run never gets as far as a worker
-    store, (config,) = Store(tmp_path), grid(TINY)
-    (tmp_path / config.folder_name / ".lock").mkdir(parents=True)
+    store, (config,) = Store(tmp_path), identified(TINY)
+    (tmp_path / ".locks" / f"{config.folder_name}.lock").mkdir(parents=True)
     sweep = Sweep([config], store)
     sweep.go(RayWorkers("local", store, size=1))
     assert "cannot write" in sweep.failed[config]

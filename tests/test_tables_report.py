@@ -23,6 +23,7 @@ from clustpsi.report.tables import score_table
 from clustpsi.results import RunFolder, Store, write_csv, write_json
 
 COUNTS = ([9, 2, 0, 6], [1, 4, 10, 8])  # of four clients: samples of class no, and of class yes
+TESTS = ([2, 2, 0, 1], [1, 0, 2, 2])  # the same of their test data
 SCORES = {"ad": 0.3, "sdad": 0.1, "worst10": 0.2, "loss": 1.0}
 
 
@@ -36,9 +37,8 @@ def leave_run(store: Store, accuracy: float, **settings: Any) -> RunFolder:
         last |= {"server_accuracy": accuracy / 2, "server_ad": 1 - accuracy / 2, "server_sdad": 0.4}
     summary = {"last": last, "best": last, "skew": {"wpsi": 1.0}, "num_parameters": 650, "tau": None}
     summary |= {"participants": 10, "left_out": 0, "bytes_up": 5, "bytes_down": 6, "model": "logistic"}
-    write_csv(
-        folder / "clients.csv", {"client": range(4), "psi": [1.0] * 4, "count_no": COUNTS[0], "count_yes": COUNTS[1]}
-    )
+    train, test = ({f"{kind}_no": no, f"{kind}_yes": yes} for kind, (no, yes) in (("count", COUNTS), ("test", TESTS)))
+    write_csv(folder / "clients.csv", {"client": range(4), "psi": [1.0] * 4, **train, **test})
     if config.agg_method == "clust_psi_pfl":
         write_csv(folder / "clusters.csv", {"client": range(4), "cluster": [0, 0, 1, 2]})
         summary["tau"] = 3
@@ -228,13 +228,13 @@ def test_damaged_folders_and_other_versions_are_left_out_with_a_sentence(store: 
     without_clients = leave_run(store, 0.1, agg_method="fedavg", seed=6)
     (without_clients / "clients.csv").unlink()
     old = leave_run(store, 0.1, agg_method="fedavg", seed=9)
-    write_json(old / "config.json", {**asdict(old.config()), "format": FORMAT - 1})
+    write_json(old / "config.json", {**asdict(old.config()), "format": FORMAT + 1})
     runs, problems = read_runs(store.root)
     assert render([score_table(runs, "global")], "csv") == whole
     assert len(problems) == 4 and all("left out" in problem for problem in problems)
-    assert sum(f"written in format {FORMAT - 1}" in problem for problem in problems) == 1
+    assert sum(f"written in format {FORMAT + 1}" in problem for problem in problems) == 1
     csv = tmp_path / "runs.csv"
-    csv.write_text(write_runs(runs.assign(format=FORMAT - 1)))
+    csv.write_text(write_runs(runs.assign(format=FORMAT + 1)))
     with pytest.raises(ClustPSIError, match="different version"):
         read_runs(csv)
     csv.write_text("a,b\n1,2\n")
@@ -244,21 +244,21 @@ def test_damaged_folders_and_other_versions_are_left_out_with_a_sentence(store: 
         read_runs(tmp_path / "nowhere")
 
 
-def test_clusters_and_constant_answers(store: Store) -> None:
+def test_finding_40_clusters_and_constant_answers_on_test_data(store: Store) -> None:
     runs, _ = read_runs(store.root)
     (row,) = runs[
         (runs["agg_method"] == "clust_psi_pfl") & (runs["seed"] == 1) & (runs["non_iid_param"] == 0.3)
     ].to_dict("records")
     # Clusters {0, 1}: 11 no, 5 yes; {2}: 0, 10; {3}: 6, 8.  All: 17, 23.
     assert (row["singletons"], row["majorities"]) == (2, "1 2")
-    assert row["constant_federation"] == 23 / 40
-    assert row["constant_cluster"] == (11 + 10 + 8) / 40
-    assert row["constant_client"] == (9 + 4 + 10 + 8) / 40
+    assert row["constant_federation"] == 5 / 10  # on test data
+    assert row["constant_cluster"] == (4 + 2 + 2) / 10
+    assert row["constant_client"] == (2 + 0 + 2 + 2) / 10
     sheet = cluster_table(runs)
     ((name, lines),) = sheet.sections
     assert name == "ACSIncome, Clust-PSI-PFL"
     assert [line.name for line in lines] == ["α=0.3", "S=0"]
-    assert [entry.lines[0] for entry in lines[0].entries] == ["3", "2", "1 2", "0.575", "0.725", "0.775", "0.817"]
+    assert [entry.lines[0] for entry in lines[0].entries] == ["3", "2", "1 2", "0.500", "0.800", "0.600", "0.817"]
     with pytest.raises(ClustPSIError, match="none of these runs has clusters"):
         cluster_table(select(runs, {"agg_method": "fedavg"}))
 

@@ -11,8 +11,8 @@ from clustpsi.config import Config
 from clustpsi.datasets.word_vectors import WordVectors, read_word_vectors
 from clustpsi.errors import ClustPSIError
 from clustpsi.models import build_model
-from clustpsi.results import Store
 from clustpsi.run import open_cell
+from clustpsi.sources import Sources, identified
 from conftest import clustpsi
 
 GLOVE = """the 1 2 3
@@ -131,11 +131,14 @@ def test_from_the_command_line(tmp_path: Path, reviews: Path, glove: Path, capsy
     )
 
 
-def test_other_vectors_are_another_run_and_none_the_run_it_was(tmp_path: Path, reviews: Path, glove: Path) -> None:
-    store = Store(tmp_path / "runs")
-    first = store.folder(settings(reviews, glove).checked()).path
+def test_other_vectors_are_another_run_and_none_the_run_it_was(reviews: Path, glove: Path) -> None:
+    config = settings(reviews, glove).checked()
+    dataset = Sources().load(config)
+    first = identified(config, dataset)
     glove.write_text(GLOVE.replace("-4", "4"))
-    assert store.folder(settings(reviews, glove).checked()).path != first
+    assert identified(config, dataset).folder_name != first.folder_name
+    with pytest.raises(ClustPSIError, match="is not what it was when this run was set up"):
+        identified(first, dataset)
     # The name that this run had before there were word vectors.
     plain = Config(dataset="acs_income", partitioner="dirichlet", non_iid_param=0.3, num_clients=100).checked()
-    assert plain.folder_name == "acs_income-dirichlet0.3-k100-fedavg-seed42-79c41a46"
+    assert plain.folder_name == "acs_income-dirichlet0.3-k100-fedavg-seed42-d77c82fd"

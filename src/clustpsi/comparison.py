@@ -12,6 +12,7 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.report.runs import run_row
 from clustpsi.results import Store
 from clustpsi.run import open_cell, run
+from clustpsi.sources import Sources
 
 
 def compare(
@@ -54,8 +55,10 @@ def compare(
     rows = []
     with tempfile.TemporaryDirectory() as unkept:
         store = Store(Path(unkept if output is None else output))
+        sources = Sources(data_dir)
         for seed in seeds:
             configs = [Config(**settings, agg_method=method, seed=seed).checked() for method in methods]
-            cell = open_cell(configs[0], dataset=given, data_dir=None if data_dir is None else Path(data_dir))
-            rows += [run_row(config, run(config, store, cell=cell, resume=True)) for config in configs]
+            cell = open_cell(configs[0], dataset=given or sources.load(configs[0]))
+            folders = [run(config, store, cell=cell, resume=True) for config in configs]
+            rows += [run_row(folder.config(), folder) for folder in folders]
     return pd.DataFrame(rows)

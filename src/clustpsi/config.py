@@ -5,8 +5,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,23 @@ from clustpsi.methods.base import check_option, option
 LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
 
 # Options that came later: where they are not used, runs are written as before there were any, and keep their names.
-LATER_OPTIONS = ("word_vectors",)
+LATER_OPTIONS = ("word_vectors", "content")
 
 # Characters of a run's folder name, and of the data set's part in it: file systems allow 255 bytes.
 LONGEST_NAME, LONGEST_DATASET = 200, 64
 
-FORMAT = 1  # of run folders: raised when a run of an older version can no longer be continued or compared
+# Of run folders: raised when a run of an older version can no longer be continued.  Format 1 did not name its data.
+FORMAT = 2
+# Formats whose finished runs still can be read: tables and figures mix them only where they may be compared.
+READABLE = (1, FORMAT)
 
 
 @dataclass(frozen=True)
 class Config:
-    """One run.  The fields are the command line's options, with the paper's names and values where it has them."""
+    """One run.  The fields are the command line's options, with the paper's names and values where it has them.
+
+    Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.sources.identified` fills in.
+    """
 
     dataset: str = option("digits", "name of a data set, or a CSV, Parquet or NPZ file")
     label: str | None = option(None, "column to predict, for a file")
@@ -69,6 +74,7 @@ class Config:
     batch_size: int = option(32, "of local training", least=1, most=LARGEST)
     eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1, most=1_000_000)
     seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0, most=LARGEST)
+    content: str | None = field(default=None)
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -90,6 +96,8 @@ class Config:
             raise ClustPSIError(f"--non-iid-param is the Similarity partition's S and must be from 0 to 1, not {param}")
         return replace(
             self,
+            dataset=canonical_path(self.dataset) if is_file_name(self.dataset) else self.dataset,
+            word_vectors=None if self.word_vectors is None else canonical_path(self.word_vectors),
             agg_method=method_spec(make_method(self.agg_method)),
             partitioner=partitioner,
             non_iid_param=None if param is None else float(param),
@@ -107,7 +115,7 @@ class Config:
     def folder_name(self) -> str:
         """Readable, unique name of this run's folder; long names are shortened, which the hash at its end makes up."""
         level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
-        where = re.sub(r"[^A-Za-z0-9_.]+", "_", self.dataset.rsplit("/", 1)[-1])[:LONGEST_DATASET]
+        where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST_DATASET]
         how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
         clients = "" if self.num_clients is None else f"k{self.num_clients}"
         before = [part for part in (where, self.partitioner + level, clients) if part]
@@ -116,37 +124,44 @@ class Config:
         return "-".join([*before, how[:room], *after])
 
     @property
-    def content(self) -> str | None:
-        """Hash of the user's own files: a changed file is another data set, whatever its name."""
-        paths = [Path(name) for name in (self.dataset, self.word_vectors) if name is not None]
-        hashes = [_content(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths if path.is_file()]
-        return "-".join(hashes) or None
-
-    @property
     def digest(self) -> str:
-        content = {} if self.content is None else {"content": self.content}
-        text = json.dumps(self.as_dict() | content, sort_keys=True)
+        text = json.dumps(self.as_dict(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def as_dict(self) -> dict[str, Any]:
+        """What identifies the run, as its folder keeps it: files by their names, because ``content`` says the rest."""
         values = asdict(self)
+        if is_file_name(self.dataset):
+            values["dataset"] = Path(self.dataset).name
+        if self.word_vectors is not None:
+            values["word_vectors"] = Path(self.word_vectors).name
         unused = [name for name in LATER_OPTIONS if values[name] is None]
         return {"format": FORMAT, **{key: value for key, value in values.items() if key not in unused}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Config":
-        if values.get("format") != FORMAT:
+        if values.get("format") not in READABLE:
             raise ClustPSIError(
-                f"it was written in format {values.get('format')}, and this version of clustpsi reads format {FORMAT}"
+                f"it was written in format {values.get('format')}, and this version of clustpsi reads format "
+                f"{' and '.join(map(str, READABLE))}"
             )
         known = {each.name for each in fields(cls)}
         for key in values:
-            if key not in known | {"format", "content"}:
+            if key not in known | {"format"}:
                 raise unknown_name("setting", key, known)
         return cls(**{key: value for key, value in values.items() if key in known})
 
 
-@lru_cache
-def _content(path: Path, size: int, changed: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+def is_file_name(dataset: str) -> bool:
+    """Whether a data set is named by its file: by a path, or by a name with an ending.
+
+    >>> [is_file_name(name) for name in ("digits", "birds.csv", "data/birds")]
+    [False, True, True]
+    """
+    path = Path(dataset)
+    return bool(path.suffix) or len(path.parts) > 1
+
+
+def canonical_path(name: str) -> str:
+    """One spelling for all names of a file."""
+    return str(Path(name).expanduser().resolve())

@@ -71,6 +71,11 @@ class Federation:
         return partition.label_counts(self.train, self.labels, self.num_classes)
 
     @cached_property
+    def test_label_counts(self) -> NDArray[np.int64]:
+        """Test rows of each class that every client has (clients x classes)."""
+        return partition.label_counts(self.test, self.labels, self.num_classes)
+
+    @cached_property
     def train_sizes(self) -> NDArray[np.int64]:
         return np.array([len(rows) for rows in self.train], dtype=np.int64)
 

@@ -7,11 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.evaluation import Scores
-from clustpsi.methods.ledger import Ledger
+from clustpsi.ledger import Ledger
 
-SCORES = ("global_accuracy", "ad", "sdad", "worst10", "loss")
+SCORES = ("global_accuracy", "balanced_accuracy", "macro_f1", "ad", "sdad", "worst10", "loss")
 SERVER_SCORES = ("server_accuracy", "server_ad", "server_sdad")
 COSTS = ("participants", "left_out", "bytes_up", "bytes_down", "tau")
+COLUMNS = ("round", *SCORES, *SERVER_SCORES, *COSTS)
+
+# A run's score is that of its last round; it is unstable if global accuracy has moved by more than this, away from it,
+# in the last few evaluated rounds.
+STABLE = 0.05
+LAST_FEW = 5
 
 
 class History:
@@ -58,6 +64,7 @@ class History:
 
     def pack(self) -> dict[str, NDArray[Any]]:
         return {
+            "history/columns": np.array(COLUMNS),
             "history/rounds": np.array(self._rounds, np.float64),
             "history/evaluated": np.array(self._evaluated, np.int64),
             "history/accuracy": np.array(self._accuracy),
@@ -67,6 +74,9 @@ class History:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, NDArray[Any]]) -> "History":
+        """The history that :meth:`pack` made the arrays of."""
+        if tuple(packed["history/columns"].tolist()) != COLUMNS:
+            raise ValueError("its rounds have other columns")
         history = cls()
         history._rounds = packed["history/rounds"].tolist()
         history._evaluated = packed["history/evaluated"].tolist()
@@ -77,7 +87,7 @@ class History:
 
     def rounds(self) -> dict[str, NDArray[Any]]:
         """All rounds, a column a quantity; columns that do not apply to the method are left out."""
-        table = dict(zip(("round", *SCORES, *SERVER_SCORES, *COSTS), np.array(self._rounds).T, strict=True))
+        table = dict(zip(COLUMNS, np.array(self._rounds).T, strict=True))
         columns = {
             key: column.astype(np.int64) if key in ("round", *COSTS) else column for key, column in table.items()
         }
@@ -102,7 +112,34 @@ class History:
             "loss": np.concatenate(self._loss),
         }
 
-    def left_out(self) -> dict[str, NDArray[Any]]:
+    def left_out(self, client_names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Clients whose update was not finite, with the round."""
         pairs = np.array(self._left_out, np.int64).reshape(-1, 2)
-        return {"round": pairs[:, 0], "client": pairs[:, 1]}
+        return {"round": pairs[:, 0], "client": np.array(client_names, dtype=object)[pairs[:, 1]]}
+
+    @property
+    def num_left_out(self) -> int:
+        """How many different clients had an update that was not finite."""
+        return len({client for _, client in self._left_out})
+
+    def last_few(self) -> NDArray[np.float64]:
+        """Global accuracy of the last evaluated rounds, without that of the initial model."""
+        evaluated = self.evaluated()
+        accuracy: NDArray[np.float64] = evaluated["global_accuracy"][evaluated["round"] > 0][-LAST_FEW:]
+        return accuracy
+
+    def notes(self) -> list[str]:
+        """What a reader of the scores should know, a sentence each; mostly nothing."""
+        notes, rounds, accuracy = [], self.rounds(), self.last_few()
+        if self._left_out:
+            clients = self.num_left_out
+            notes.append(
+                f"{len(self._left_out)} of {int(rounds['participants'].sum())} updates were not finite and omitted "
+                f"({clients} {'client' if clients == 1 else 'clients'}, see left_out.csv)"
+            )
+        if max(accuracy.max() - accuracy[-1], accuracy[-1] - accuracy.min()) > STABLE:
+            notes.append(
+                f"accuracy moved between {accuracy.min():.3f} and {accuracy.max():.3f} in the last {len(accuracy)} "
+                f"evaluated rounds: that of the last one, {accuracy[-1]:.3f}, may be chance"
+            )
+        return notes

@@ -1,7 +1,7 @@
 """Runs as folders: written as the run goes, each file atomically, readable with pandas.
 
 config.json      what was run
-clients.csv      a row a client: samples, PSI, label counts
+clients.csv      a row a client: samples, PSI, label counts of training and test data
 rounds.csv       a row a round: scores where it was evaluated, participants, bytes
 accuracy.parquet a row a client and evaluated round: local accuracy and loss
 clusters.csv     for clustering methods: a row a client
@@ -9,22 +9,20 @@ silhouette.csv   for Clust-PSI-PFL: the score of every number of clusters tried
 left_out.csv     clients whose update was not finite, if there were any
 timing.json      seconds (the only file that differs between two runs of the same configuration)
 summary.json     the scores of the last and of the best round; it is there if and only if the run has finished
+failed.txt       why the run ended without a result, if it did
 checkpoint.npz   where to go on; gone once the run has finished
 models.npz       the models, if asked for
 """
 
 import contextlib
 import csv
-import errno
-import fcntl
 import io
 import json
-import os
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+import filelock
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -34,43 +32,23 @@ from numpy.typing import NDArray
 from clustpsi import skew
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.federation import Federation
-from clustpsi.history import COSTS, History
-from clustpsi.methods.base import Deployment, State
-from clustpsi.methods.orders import Model
+from clustpsi.evaluation import Scores
+from clustpsi.files import is_unfinished, make_folder, write_atomically, writing
+from clustpsi.history import COSTS, SCORES, History
+from clustpsi.methods.base import State
+from clustpsi.methods.orders import Deployment, Model
+
+# Of the files that a run writes; whatever else lies in its folder is somebody else's.
+SUFFIXES = (".json", ".csv", ".parquet", ".npz")
 
 
 class RunLocked(ClustPSIError):
     """Another process is working on the run."""
 
 
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say in one sentence what went wrong with writing."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ClustPSIError(f"no space left to write {path}: free some, then go on with --resume") from error
-        raise ClustPSIError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file so that it is either there as a whole or not at all, whatever happens meanwhile."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
-        try:
-            with temporary.open("wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
 def write_json(path: Path, values: Any) -> None:
-    write_atomically(path, lambda file: file.write((json.dumps(values, indent=2) + "\n").encode()))
+    text = json.dumps(values, indent=2, allow_nan=False) + "\n"  # NaN is not JSON
+    write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
@@ -100,56 +78,89 @@ class RunFolder:
         return (self / "summary.json").exists()
 
     def create(self, config: Config) -> None:
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        content = {} if config.content is None else {"content": config.content}
-        write_json(self / "config.json", config.as_dict() | content)
+        make_folder(self.path)
+        write_json(self / "config.json", config.as_dict())
 
     def clear(self) -> None:
-        """Remove what a run has written, summary first, so that a half-cleared folder never looks finished."""
-        (self / "summary.json").unlink(missing_ok=True)
-        for path in self.path.iterdir():
-            if path.name != ".lock":  # which is held
+        """Remove what a run has written.
+
+        The summary goes first, so that a half-cleared folder never looks finished, and the configuration last, so that
+        it always looks like a run.
+        """
+        files = self.path.iterdir() if self.path.is_dir() else ()
+        own = [path for path in files if path.suffix in SUFFIXES and path.is_file()]
+        for path in sorted(own, key=lambda path: (path.name == "config.json", path.name != "summary.json", path.name)):
+            with writing(path):
                 path.unlink()
 
+    @property
+    def _lock_file(self) -> Path:
+        """Beside the folder, and it stays: a lock file that goes away can be held by two processes at once."""
+        return self.path.parent / ".locks" / f"{self.path.name}.lock"
+
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder against other processes; a killed process lets go by itself."""
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self / ".lock").open("w")
-        with lock:
+    def locked(self, patience: float = 0.5) -> Iterator[None]:
+        """Hold the run against other processes; a killed process lets go by itself.
+
+        Another process that only looks whether the run is locked holds it for a moment, hence some seconds of
+        ``patience``.
+        """
+        lock = filelock.FileLock(self._lock_file)
+        with writing(self._lock_file):
+            make_folder(self._lock_file.parent)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                lock.acquire(timeout=patience, poll_interval=0.01)
+            except filelock.Timeout:
                 raise RunLocked(
                     f"another process is working on the run {self.path}: wait for it, or choose another --output"
                 ) from None
-            for left_over in self.path.glob(".*.tmp"):  # of a process that was killed while it wrote
-                left_over.unlink()
-            try:
-                yield
-            finally:
-                self._remove_if_empty()
+        try:
+            self._remove_left_overs()
+            yield
+        finally:
+            self._remove_if_empty()
+            lock.release()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process works on the run at this moment."""
+        if not self._lock_file.exists():
+            return False
+        try:
+            with self.locked(patience=0):
+                return False
+        except RunLocked:
+            return True
+        except ClustPSIError:  # the lock cannot even be opened: waiting would not help
+            return False
+
+    def _remove_left_overs(self) -> None:
+        """Of a process that was killed while it wrote, or between the summary and the end of its checkpoint."""
+        if self.path.is_dir():
+            with writing(self.path):
+                for path in self.path.iterdir():
+                    if is_unfinished(path) or (path.name == "checkpoint.npz" and self.finished):
+                        path.unlink()
 
     def _remove_if_empty(self) -> None:
         """Leave nothing behind where the run failed before it wrote anything."""
-        if [path.name for path in self.path.iterdir()] == [".lock"]:
-            (self / ".lock").unlink()
+        with contextlib.suppress(OSError):  # it is not empty, or not there
             self.path.rmdir()
 
     # --------------------------------------------------------------------------------------------------- writing
 
-    def write_clients(self, federation: Federation) -> None:
-        """What is known of the clients before training."""
-        counts = federation.label_counts
-        columns: dict[str, Any] = {
-            "client": federation.client_names,
-            "train": federation.train_sizes,
-            "test": federation.test_sizes,
-        }
-        columns["psi"] = skew.psi(counts)
-        columns |= {f"count_{name}": counts[:, c] for c, name in enumerate(federation.dataset.class_names)}
+    def write_clients(
+        self,
+        client_names: Sequence[str],
+        class_names: Sequence[str],
+        train: NDArray[np.int64],
+        test: NDArray[np.int64],
+    ) -> None:
+        """What is known of the clients before training; ``train`` and ``test`` count their samples of each class."""
+        columns: dict[str, Any] = {"client": client_names, "train": train.sum(axis=1), "test": test.sum(axis=1)}
+        columns["psi"] = skew.psi(train)
+        columns |= {f"count_{name}": train[:, c] for c, name in enumerate(class_names)}
+        columns |= {f"test_{name}": test[:, c] for c, name in enumerate(class_names)}
         write_csv(self / "clients.csv", columns)
 
     def write_tables(
@@ -165,8 +176,9 @@ class RunFolder:
         write_atomically(self / "accuracy.parquet", lambda file: parquet.write_table(local, file))
         if clusters is not None:
             write_csv(self / "clusters.csv", {"client": client_names, "cluster": clusters})
-        if len(history.left_out()["round"]):
-            write_csv(self / "left_out.csv", history.left_out())
+        left_out = history.left_out(client_names)
+        if len(left_out["round"]):
+            write_csv(self / "left_out.csv", left_out)
         for name, columns in own.items():
             write_csv(self / f"{name}.csv", columns)
 
@@ -182,26 +194,57 @@ class RunFolder:
             arrays["log_prior"] = deployment.log_prior
         save_arrays(self / "models.npz", arrays)
 
+    def write_failure(self, reason: str) -> None:
+        """Say why the run has ended without a result."""
+        write_atomically(self / "failed.txt", lambda file: file.write(f"{reason}\n".encode()))
+
     def finish(
-        self, federation: Federation, history: History, facts: Mapping[str, Any], seconds: Mapping[str, float]
+        self,
+        history: History,
+        facts: Mapping[str, Any],
+        label_counts: NDArray[np.int64],
+        constant: Mapping[str, Scores],
+        seconds: Mapping[str, float],
     ) -> None:
-        """Write the summary, which says that the run is complete."""
-        rounds, evaluated = history.rounds(), history.evaluated()
+        """Write the summary, which says that the run is complete.
+
+        Parameters
+        ----------
+        history
+            What the run has measured.
+        facts
+            What else the summary should say.
+        label_counts
+            Training samples of each class that every client has.
+        constant
+            What constant answers score.
+        seconds
+            What the run took, by purpose.
+        """
+        rounds, evaluated, few = history.rounds(), history.evaluated(), history.last_few()
         best = int(np.argmax(evaluated["global_accuracy"]))  # the first of equals
         scores = {key: column for key, column in evaluated.items() if key not in COSTS}
         summary = {
             **facts,
-            "num_clients": federation.num_clients,
-            "skew": skew.measures(federation.label_counts),
+            "num_clients": len(label_counts),
+            "skew": skew.measures(label_counts),
             "last": {key: column[-1].item() for key, column in scores.items()},
             "best": {key: column[best].item() for key, column in scores.items()},
+            "constant": {
+                who: {key: getattr(each, key) for key in SCORES if key != "loss"} for who, each in constant.items()
+            },
+            "unstable": {"min": few.min(), "max": few.max()},
             "tau": int(rounds["tau"][-1]) if "tau" in rounds else None,
             "participants": int(rounds["participants"].sum()),
             "left_out": int(rounds["left_out"].sum()),
+            "left_out_clients": history.num_left_out,
             "bytes_up": int(rounds["bytes_up"].sum()),
             "bytes_down": int(rounds["bytes_down"].sum()),
+            "notes": history.notes(),
         }
-        write_json(self / "timing.json", {"seconds": sum(seconds.values()), "by_purpose": dict(seconds)})
+        parts = {purpose: spent for purpose, spent in seconds.items() if purpose != "compilation"}
+        timing = {"seconds": sum(parts.values()), "by_purpose": parts, "compilation": seconds.get("compilation", 0.0)}
+        write_json(self / "timing.json", timing)
         write_json(self / "summary.json", summary)
         (self / "checkpoint.npz").unlink(missing_ok=True)
 
@@ -211,7 +254,13 @@ class RunFolder:
         return Config.from_dict(self._read_json("config.json"))
 
     def summary(self) -> dict[str, Any]:
-        return self._read_json("summary.json")
+        values = self._read_json("summary.json")
+        lacking = [key for key in ("last", "best", "skew") if not isinstance(values.get(key), dict)]
+        if lacking:
+            raise ClustPSIError(
+                f"{self.path} is damaged: its summary.json has no {lacking[0]}; compute the run again with --fresh"
+            )
+        return values
 
     def timing(self) -> dict[str, Any]:
         return self._read_json("timing.json")
@@ -258,16 +307,18 @@ class Store:
 
     def folder(self, config: Config) -> RunFolder:
         folder = RunFolder(self.root / config.folder_name)
-        if folder.path.exists() and any(each.name != ".lock" for each in folder.path.iterdir()):
-            if not folder.exists:
+        if folder.path.exists() and not folder.path.is_dir():
+            raise ClustPSIError(f"{folder.path} is a file where the folder of a run should be; move it away")
+        if not folder.exists:
+            if folder.path.exists() and any(not is_unfinished(path) for path in folder.path.iterdir()):
                 raise ClustPSIError(
                     f"{folder.path} is not a run folder of clustpsi: it has no config.json; move it away"
                 )
-            if folder.config() != config:
-                raise ClustPSIError(f"{folder.path} holds a run with other settings than its name says; move it away")
-            if folder.finished:  # but its process was killed before it could tidy up
-                with contextlib.suppress(OSError):
-                    (folder / "checkpoint.npz").unlink(missing_ok=True)
+        elif folder.config().as_dict() != config.as_dict():
+            raise ClustPSIError(f"{folder.path} holds a run with other settings than its name says; move it away")
+        elif folder.finished and (folder / "checkpoint.npz").exists():  # its process was killed as it tidied up
+            with contextlib.suppress(ClustPSIError), folder.locked():
+                pass
         return folder
 
     def __iter__(self) -> Iterator[RunFolder]:
@@ -312,5 +363,5 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ClustPSIError(f"{path} cannot be read ({error}): start the run afresh with --fresh") from None
+    except Exception as error:  # there is no end to what damaged bytes make the parsers of ZIP and NPY raise
+        raise ClustPSIError(f"{path} cannot be read ({error!r}): start the run afresh with --fresh") from None

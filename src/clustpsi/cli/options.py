@@ -80,7 +80,7 @@ def config_options(*left_out: str, panel: str | None = None) -> list[inspect.Par
             names.get(each.name, each.metadata["choices"]),
         )
         for each in fields(Config)
-        if each.name not in left_out
+        if each.name not in left_out and each.metadata  # the content is found, not given
     ]
 
 

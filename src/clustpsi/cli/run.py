@@ -110,7 +110,11 @@ def command(
 
     from clustpsi.results import Store  # here, because pandas and JAX take their time to load, and --help needs neither
     from clustpsi.run import open_cell, run
+    from clustpsi.sources import Sources, identified
 
+    sources = Sources(data_dir)
+    data = sources.load(next(iter(configs.values())))
+    configs = {key: identified(config, data) for key, config in configs.items()}
     store = Store(output)
     told = notes(quiet)
     folders: dict[str, list[RunFolder]] = {}
@@ -129,7 +133,7 @@ def command(
                 if without_models:
                     watcher.say("computed again, because its models were not saved")
                 if cell is None:
-                    cell = open_cell(config, data_dir=data_dir, workers=workers)
+                    cell = open_cell(config, dataset=sources.load(config), workers=workers)
                     if seed == seeds[0]:
                         watcher.say(f"{cell.model}, {cell.num_parameters:,} parameters: {cell.model_reason}")
                 again = fresh or without_models
@@ -144,7 +148,7 @@ def command(
         print(json.dumps(report, indent=2))
     else:
         print_table(summary_table(first, rows, constants, columns, len(seeds)), console())
-    for text in remarks(rows):
+    for text in remarks(rows, seeds):
         told.print(f"note: {printable(text)}", style="yellow")
     if not as_json:
         told.print(printable(f"results in {output}/"), style="dim")
@@ -255,7 +259,7 @@ def summary_row(method: str, runs: "Sequence[RunFolder]") -> dict[str, Any]:
     row["wpsi"] = spread([summary["skew"]["wpsi"] for summary in summaries])
     for key in ("bytes_up", "bytes_down", "participants", "left_out"):
         row[key] = float(np.mean([summary[key] for summary in summaries]))
-    row["unstable"] = [summary["unstable"] for summary in summaries]
+    row["notes"] = [summary["notes"] for summary in summaries]
     for key in ("seconds", "compilation"):
         row[key] = float(np.mean([run.timing()[key] for run in runs]))
     return row
@@ -321,18 +325,11 @@ def _cell(scores: Mapping[str, Any], num_seeds: int) -> str:
     return mean + std if num_seeds > 1 else mean
 
 
-def remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a reader of the table should know, a sentence each."""
-    found = []
-    for row in rows:
-        left_out = round(row["left_out"] * len(row["runs"]))
-        if left_out:
-            found.append(
-                f"{row['method']} left out {counted(left_out, 'update')} of clients that were not finite "
-                "(left_out.csv in its run folders): a smaller --lr may help"
-            )
-        if any(row["unstable"]):
-            found.append(
-                f"{row['method']}: its accuracy is unstable over the last rounds, so the last is no good guide"
-            )
-    return found
+def remarks(rows: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[str]:
+    """What a reader of the table should know about single runs, a sentence each."""
+    return [
+        f"{row['method']}, seed {seed}: {text}"
+        for row in rows
+        for seed, texts in zip(seeds, row["notes"], strict=True)
+        for text in texts
+    ]

@@ -31,7 +31,9 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.printing import counted, printable
 
 if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
-    from clustpsi.experiments.sweep import Outcome, Pool, Sweep
+    from clustpsi.experiments.ray_backend import RayWorkers
+    from clustpsi.experiments.sweep import Outcome, Processes, Sweep
+    from clustpsi.results import Store
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
 REFRESH = 0.25  # seconds between two pictures of the live view
@@ -96,17 +98,22 @@ def command(
 
     from clustpsi.experiments.sweep import Sweep
     from clustpsi.results import Store
+    from clustpsi.sources import Sources
 
-    sweep = Sweep(configs, Store(output))
+    store = Store(output)
+    cluster = None if ray is None else _cluster(ray, store, data_dir, workers)
+    known, unknown = (Sources(data_dir) if cluster is None else cluster).identify(configs)
+    sweep = Sweep([*known, *unknown], store, unknown)
     if dry_run:
-        print(_sentence(sweep))
+        missing = f"; {len(unknown)} of them lack their data: {next(iter(unknown.values()))}" if unknown else ""
+        print(printable(f"{_sentence(sweep)}{missing}"))
         return
     told = notes(quiet)
     started = time.monotonic()
     try:
-        if sweep.num_pending or sweep.elsewhere:
+        if sweep.num_pending or sweep.elsewhere or unknown:
             with _View(sweep, told):
-                sweep.go(_pool(sweep, workers, ray, data_dir))
+                sweep.go(cluster or _processes(sweep, workers, data_dir))
     except Stopped as stopped:
         stopped.progress = _sentence(sweep)
         raise
@@ -150,11 +157,13 @@ def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Conf
     return unique(run for values in grids for run in runs(values))
 
 
-def _pool(sweep: "Sweep", workers: int | None, ray: str | None, data_dir: Path | None) -> "Pool":
-    if ray is not None:
-        from clustpsi.experiments.ray_backend import RayWorkers
+def _cluster(address: str, store: "Store", data_dir: Path | None, workers: int | None) -> "RayWorkers":
+    from clustpsi.experiments.ray_backend import RayWorkers
 
-        return RayWorkers(ray, sweep.store, data_dir, workers)
+    return RayWorkers(address, store, data_dir, workers)
+
+
+def _processes(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Processes":
     if workers is None:
         from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
 

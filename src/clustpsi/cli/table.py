@@ -9,9 +9,9 @@ import typer
 
 from clustpsi.cli.lists import Where
 from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.files import write_atomically
 from clustpsi.report.runs import parse_filters, read_runs, select, write_runs
 from clustpsi.report.sheet import FORMATS, Sheet, render
-from clustpsi.results import write_atomically
 
 app = typer.Typer(
     help="Tables from a store of runs: the paper's two, tests of differences, what is in the clusters, and all runs."

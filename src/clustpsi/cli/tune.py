@@ -60,6 +60,7 @@ def command(
     from clustpsi.results import Store
 
     search = Search.of(agg_method, _changes(grid or []), settings | {"seeds_list": parse_seeds(seeds_list)})
+    search = search.identified(data_dir)
     store = Store(output)
     sweep = Sweep(search.configs, store)
     if dry_run:

@@ -57,6 +57,7 @@ def load(folder: Path) -> Dataset:
         model="logistic",
         client_ids=np.asarray(arrays["states"]),
         model_reason="the paper's model for ACSIncome",
+        source=(arrays["features"],),
     )
 
 

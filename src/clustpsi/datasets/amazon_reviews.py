@@ -36,6 +36,7 @@ def load(folder: Path) -> Dataset:
         Texts(arrays, length=LENGTH),
         model="embedding_mlp",
         model_reason="the paper's model for Amazon Reviews",
+        source=(arrays["ids"], arrays["starts"], arrays["words"]),
     )
 
 

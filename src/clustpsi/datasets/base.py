@@ -1,7 +1,9 @@
 """What a dataset is: labels, and features that are prepared once the training rows are known."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,9 @@ class Dataset:
         Natural client of every row (a name), where the data has such a thing.
     model_reason
         Why ``model`` was chosen, one line to print.
+    source
+        The arrays that ``prepare`` makes the features of, for :attr:`content`.  Where there are none, the features of
+        all rows stand for them.
     """
 
     name: str
@@ -46,7 +51,37 @@ class Dataset:
     official_test: NDArray[np.int64] | None = None
     client_ids: NDArray[np.str_] | None = None
     model_reason: str = ""
+    source: tuple[NDArray[Any], ...] = ()
 
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of everything that can change a result: what tells this data from any other, whatever its name."""
+        parts = {
+            "labels": (self.labels, np.array(self.class_names, dtype=object)),
+            "clients": () if self.client_ids is None else (self.client_ids,),
+            "official test": () if self.official_test is None else (self.official_test,),
+            "features": self.source or (self.prepare(np.arange(len(self.labels))),),
+        }
+        return fingerprint(part for name, own in parts.items() for part in (np.array([name], dtype=object), *own))
+
+
+def fingerprint(arrays: Iterable[NDArray[Any]]) -> str:
+    """A hash of arrays of numbers or texts: of their types, shapes and values, not of their layout in memory.
+
+    >>> fingerprint([np.arange(4)[::2]]) == fingerprint([np.array([0, 2])]) != fingerprint([np.array([2, 0])])
+    True
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array.dtype.kind in "OUT":
+            texts = [str(value).encode("utf-8", "surrogatepass") for value in array.ravel().tolist()]
+            digest.update(f"texts {array.shape} {[len(text) for text in texts]} ".encode())
+            digest.update(b"".join(texts))
+        else:
+            digest.update(f"{array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]

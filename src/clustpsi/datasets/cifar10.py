@@ -41,6 +41,7 @@ def load(folder: Path) -> Dataset:
         model="cifar_cnn",
         official_test=np.arange(int(arrays["train_size"][0]), len(images)),
         model_reason="the paper's model for CIFAR-10",
+        source=(images,),
     )
 
 

@@ -26,4 +26,5 @@ def load(folder: Path | None = None) -> Dataset:
         prepare,
         model="logistic",
         model_reason="64 pixels: a linear model",
+        source=(features,),
     )

@@ -47,6 +47,7 @@ def load(folder: Path) -> Dataset:
         model="fmnist_cnn",
         official_test=np.arange(int(arrays["train_size"][0]), len(images)),
         model_reason="the paper's model for Fashion-MNIST",
+        source=(images,),
     )
 
 

@@ -46,6 +46,7 @@ def load(folder: Path) -> Dataset:
         Texts(arrays, length=LENGTH),
         model="lstm",
         model_reason="the paper's model for Sent140",
+        source=(arrays["ids"], arrays["starts"], arrays["words"]),
     )
 
 

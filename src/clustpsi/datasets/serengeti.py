@@ -50,6 +50,7 @@ def load(folder: Path) -> Dataset:
         model="mlp",
         client_ids=np.asarray(arrays["sites"]) if "sites" in arrays else None,
         model_reason="the paper's model for Serengeti",
+        source=(arrays["answers"], arrays["places"]),
     )
 
 

@@ -28,7 +28,8 @@ class Programs:
         Of a network: a function of features, labels and a :class:`~clustpsi.engine.training.Job`, made for given
         ``proximal``, ``keep_optimizer`` and ``lanes``.
     score
-        A function of features, labels, parameters, buffers, rows and a log-prior for each row.
+        A function of features, labels, parameters, buffers, rows and a log-prior for each row; it gives the class that
+        the model takes each row for, and the row's loss.
     lanes
         Clients that are trained side by side.
     most_rows

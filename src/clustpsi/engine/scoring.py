@@ -1,4 +1,4 @@
-"""Scoring: whether a model classifies rows correctly, and with what loss."""
+"""Scoring: which class a model takes rows for, and with what loss."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,7 +12,7 @@ from clustpsi.engine.training import cross_entropy
 
 @lru_cache
 def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """Compile the scoring of a batch of rows: (correct, loss) of each.
+    """Compile the scoring of a batch of rows: (predicted class, loss) of each.
 
     ``log_prior`` has a line for each row, added to its logits.
     """
@@ -27,6 +27,6 @@ def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
     ) -> tuple[jax.Array, jax.Array]:
         logits = network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features[rows])
         logits = logits + log_prior
-        return jnp.argmax(logits, axis=-1) == labels[rows], cross_entropy(logits, labels[rows])
+        return jnp.argmax(logits, axis=-1), cross_entropy(logits, labels[rows])
 
     return jax.jit(score)

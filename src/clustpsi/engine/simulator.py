@@ -6,13 +6,12 @@ belongs to a (seed, round, client), chunks are formed by a fixed rule and sums r
 so that results depend neither on the number of workers nor on who finishes first.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +27,11 @@ from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
-from clustpsi.methods.base import Deployment
-from clustpsi.methods.ledger import Ledger
+from clustpsi.ledger import Ledger
 from clustpsi.methods.orders import (
+    RULED_OUT_LOSS,
+    Evaluate,
+    Evaluated,
     LabelCounts,
     LabelPresence,
     Losses,
@@ -62,6 +63,15 @@ class _Task:
     proximal: float
     anchor: Model
     log_prior: NDArray[np.float32]
+
+
+class _Batch(NamedTuple):
+    """Rows that are scored at once: a part of a list, under one model, filled up to a size."""
+
+    model: tuple[jax.Array, jax.Array]
+    size: int
+    begin: int
+    end: int
 
 
 class Simulator:
@@ -112,32 +122,47 @@ class Simulator:
         layout, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
         features = federation.features[layout]
         self._features, self._labels = jnp.asarray(features), jnp.asarray(federation.labels[layout])
+        self._label_of_row = np.asarray(self._labels)
         places = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
         self._train_rows, self._test_rows = places[: federation.num_clients], places[federation.num_clients :]
         self._own_words = OwnWords.of(network, features, self._train_rows) if self._lanes == 1 else None
         # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.
         rows = 2 ** int(np.log2(2**18 / network.input_size))
         self._score_rows = int(np.clip(rows, LEAST_ROWS, self._programs.most_rows))
+        self._no_prior = np.zeros((self._score_rows, federation.num_classes), np.float32)
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
         self._order_length = round_up(max(map(len, federation.train)) * local_epochs + batch_size)
+        self._called: set[Hashable] = set()  # programs that have been, and are therefore compiled
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def initial(self, index: int) -> Model:
         """The index-th random initial model."""
-        return self.network.initial(self.seed, index)
+        with self._compiling("initial"):
+            return self.network.initial(self.seed, index)
 
     def take_ledger(self) -> Ledger:
-        """What orders and evaluations have cost since the last call."""
+        """What orders have cost since the last call."""
         taken, self.ledger = self.ledger, Ledger()
         return taken
 
+    def _is_new(self, program: Hashable) -> bool:
+        """Whether a program is asked for the first time."""
+        new = program not in self._called
+        self._called.add(program)
+        return new
+
     @contextmanager
-    def _timed(self, purpose: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.ledger.seconds[purpose] = self.ledger.seconds.get(purpose, 0.0) + time.perf_counter() - start
+    def _compiling(self, program: Hashable) -> Iterator[bool]:
+        """For the first call of a program, which compiles it: its time is booked apart.  Says whether it is the first.
+
+        Programs that train and score are then called for nothing, so that what they do afterwards takes the same time,
+        whoever needs them first.
+        """
+        new = self._is_new(program)
+        with self.ledger.timed("compilation") if new else nullcontext():
+            yield new
 
     # ---------------------------------------------------------------------------------------------------- orders
 
@@ -149,7 +174,7 @@ class Simulator:
             case Train():
                 return self._together((order,), t)[0]
             case TrainPooled():
-                with self._timed("training"):
+                with self.ledger.timed("training"):
                     return self._train_pooled(order, t)
             case LabelCounts(clients):
                 counts = self.federation.label_counts[clients]
@@ -162,21 +187,24 @@ class Simulator:
             case Losses(clients, model):
                 self.ledger.bytes_down += len(clients) * model.num_bytes
                 self.ledger.bytes_up += 4 * len(clients)
-                with self._timed("losses"):
+                with self.ledger.timed("losses"):
                     return self._client_losses(clients, model)
             case NearestModel(clients, models):
                 self.ledger.bytes_down += len(clients) * sum(model.num_bytes for model in models)
                 self.ledger.bytes_up += 4 * len(clients) * len(models)
-                with self._timed("estimation"):
+                with self.ledger.timed("estimation"):
                     return self._nearest_model(clients, models)
-        raise TypeError(f"not an order: {order!r}")
+            case Evaluate():
+                with self.ledger.timed("evaluation"):
+                    return self._evaluate(order)
+        raise ClustPSIError(f"the simulator cannot serve an order of the type {type(order).__name__}")
 
     def _together(self, orders: tuple[Order, ...], t: int) -> tuple[Any, ...]:
         """Serve orders side by side: all local training in them shares one queue."""
         training = [order for order in orders if isinstance(order, Train)]
         trained: Iterator[Trained] = iter(())
         if training:
-            with self._timed(training[0].purpose):
+            with self.ledger.timed(training[0].purpose):
                 trained = iter(self._train(training, t))
         return tuple(next(trained) if isinstance(order, Train) else self.serve(order, t) for order in orders)
 
@@ -191,6 +219,7 @@ class Simulator:
             [item for item in queue if (item[2].proximal > 0) == proximal] for proximal in (False, True)
         ]  # with and without the proximal term are two programs
         chunks = [group[at : at + self._lanes] for group in groups for at in range(0, len(group), self._lanes)]
+        self._compile([[task for _, _, task in chunk] for chunk in chunks], t)
         sums = [_WeightedMean(order, self.federation.train_sizes) for order in orders]
         rows, done = sum(len(task.rows) for _, _, task in queue), 0
         for chunk, results in zip(
@@ -231,22 +260,41 @@ class Simulator:
             )
         ]
 
-    def _run_chunk(self, tasks: list[_Task], t: int) -> list[tuple[Model, float]]:
-        """Train the clients of a chunk, a model of text over the client's own words if the others would not move."""
-        words, task = self._own_words, tasks[0]
-        if words is None or (task.proximal > 0 and task.anchor is not task.start):
-            return self._run_lanes(self.network, self._features, tasks, t)
+    def _compile(self, chunks: list[list[_Task]], t: int) -> None:
+        """Compile the programs that these chunks are the first to need."""
+        new = [chunk for chunk in chunks if self._is_new(self._program_of(chunk))]
+        if new:
+            with self.ledger.timed("compilation"):
+                list(self._pool.map(lambda chunk: self._run_chunk(chunk, t, for_nothing=True), new))
+
+    def _program_of(self, tasks: list[_Task]) -> Hashable:
+        """What decides which compiled program trains a chunk."""
+        words, task = self._words_of(tasks[0]), tasks[0]
+        network = self.network if words is None else words.networks[task.client]
+        return network, task.proximal > 0, self._lanes_for(tasks)
+
+    def _lanes_for(self, tasks: list[_Task]) -> int:
+        return min(self._lanes, power_of_two(len(tasks)))  # no more than a small chunk needs
+
+    def _words_of(self, task: _Task) -> OwnWords | None:
+        """For a model of text, the clients' own words, unless the client's other words move too."""
+        return None if task.proximal > 0 and task.anchor is not task.start else self._own_words
+
+    def _run_chunk(self, tasks: list[_Task], t: int, *, for_nothing: bool = False) -> list[tuple[Model, float]]:
+        """Train the clients of a chunk, or take no step if it is only to compile the program."""
+        words, task = self._words_of(tasks[0]), tasks[0]
+        if words is None:
+            return self._run_lanes(self.network, self._features, tasks, t, for_nothing)
         start = Model(words.cut(task.client, task.start.parameters), task.start.buffers)
         own = replace(task, start=start, anchor=start)
-        ((model, loss),) = self._run_lanes(words.networks[task.client], words.tokens, [own], t)
+        ((model, loss),) = self._run_lanes(words.networks[task.client], words.tokens, [own], t, for_nothing)
         return [(Model(words.put_back(task.client, task.start.parameters, model.parameters), model.buffers), loss)]
 
     def _run_lanes(
-        self, network: Network, features: jax.Array, tasks: list[_Task], t: int
+        self, network: Network, features: jax.Array, tasks: list[_Task], t: int, for_nothing: bool
     ) -> list[tuple[Model, float]]:
         """Train clients side by side; empty lanes have no rows and take no steps."""
-        proximal = tasks[0].proximal > 0
-        lanes = min(self._lanes, power_of_two(len(tasks)))  # no more than a small chunk needs
+        proximal, lanes = tasks[0].proximal > 0, self._lanes_for(tasks)
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
@@ -269,7 +317,7 @@ class Simulator:
             log_prior=_stack([task.log_prior for task in padded]),
         )
         train = self._programs.training(network, proximal=proximal, keep_optimizer=False, lanes=lanes)
-        result = train(features, self._labels, jobs)
+        result = train(features, self._labels, _without_steps(jobs) if for_nothing else jobs)
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
 
@@ -281,8 +329,9 @@ class Simulator:
         _fill_order(visits[0], rows, order.epochs, generator(*stream))
         state = order.optimizer_state
         if state is None:
-            fresh = self._optimizer.init(self.network.parameters_of(jnp.asarray(order.start.parameters)))
-            state = np.asarray(ravel_pytree(fresh)[0], np.float32)
+            with self._compiling("optimizer"):
+                fresh = self._optimizer.init(self.network.parameters_of(jnp.asarray(order.start.parameters)))
+                state = np.asarray(ravel_pytree(fresh)[0], np.float32)
         job = Job(
             parameters=order.start.parameters[None],
             buffers=order.start.buffers[None],
@@ -296,74 +345,96 @@ class Simulator:
             log_prior=np.zeros((1, self.federation.num_classes), np.float32),
         )
         train = self._programs.training(self.network, proximal=False, keep_optimizer=True, lanes=1)
+        with self._compiling(("pooled", visits.shape)) as new:
+            if new:
+                np.asarray(train(self._features, self._labels, _without_steps(job)).parameters)
         result = train(self._features, self._labels, job)
         model = Model(np.asarray(result.parameters)[0], np.asarray(result.buffers)[0])
-        if not _is_finite(model):
-            raise ClustPSIError("centralized training diverged to values that are not finite; a smaller --lr may help")
         return Pooled(model, float(result.loss[0]), np.asarray(result.optimizer_state)[0])
 
     # --------------------------------------------------------------------------------------------------- scoring
 
-    def evaluate(self, deployment: Deployment) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Correctly classified test samples and summed test loss of every client, each under the model it uses."""
-        with self._timed("evaluation"):
-            return self._score_clients(self._test_rows, deployment)
+    def _evaluate(self, order: Evaluate) -> Evaluated:
+        """Score each model once, over the test rows of all clients that use it."""
+        models, of_client, log_prior = order.deployment.models, order.deployment.of_client, order.deployment.log_prior
+        sizes = self.federation.test_sizes[order.clients]
+        by_model = np.argsort(of_client, kind="stable")
+        rows = np.concatenate([self._test_rows[client] for client in order.clients[by_model]])
+        owner, labels = np.repeat(by_model, sizes[by_model]), self._label_of_row[rows]
+        ends = np.cumsum(np.bincount(of_client, sizes, minlength=len(models)).astype(np.int64))
+        predicted, losses = self._score(models, ends, rows, owner, log_prior)
+        if log_prior is not None:
+            losses[np.isneginf(log_prior)[owner, labels]] = RULED_OUT_LOSS
+        shape = len(sizes), self.federation.num_classes
+        cell = owner * shape[1] + predicted
+        return Evaluated(
+            actual=self.federation.test_label_counts[order.clients],
+            predicted=np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape),
+            correct=np.bincount(cell.compress(predicted == labels), minlength=shape[0] * shape[1]).reshape(shape),
+            loss=_sums(owner, losses, shape[0]),
+        )
 
     def _client_losses(self, clients: NDArray[np.int64], model: Model) -> NDArray[np.float64]:
-        rows = [self._train_rows[client] for client in clients]
-        _, loss = self._score_clients(rows, Deployment((model,), np.zeros(len(clients), np.int64)))
-        return loss / [max(len(own), 1) for own in rows]
+        own = [self._train_rows[client] for client in clients]
+        _, losses = self._score([model], [sum(map(len, own))], np.concatenate(own))
+        return _sums(_owners(own), losses, len(own)) / [max(len(rows), 1) for rows in own]
 
     def _nearest_model(self, clients: NDArray[np.int64], models: Sequence[Model]) -> NDArray[np.int64]:
-        rows = [self._train_rows[client] for client in clients]
-        owner, everything = _owners(rows), np.concatenate(rows)
-        losses = np.stack([self._score_rows_of(model, everything, owner, None)[1] for model in models])
-        nearest = losses.argmin(axis=0)
+        own = [self._train_rows[client] for client in clients]
+        rows = np.concatenate(own)
+        losses = np.stack([self._score([model], [len(rows)], rows)[1] for model in models])
         counts = np.zeros((len(clients), len(models)), np.int64)
-        np.add.at(counts, (owner, nearest), 1)
+        np.add.at(counts, (_owners(own), losses.argmin(axis=0)), 1)
         return counts
 
-    def _score_clients(
-        self, rows: Sequence[NDArray[np.int64]], deployment: Deployment
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Each model is evaluated once, over the rows of all clients that use it."""
-        correct, loss = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.float64)
-        for index, model in enumerate(deployment.models):
-            users = np.flatnonzero(deployment.of_client == index)
-            own = [rows[int(user)] for user in users]
-            if not sum(map(len, own)):
+    def _score(
+        self,
+        models: Sequence[Model],
+        ends: Sequence[int] | NDArray[np.int64],
+        rows: NDArray[np.int64],
+        owner: NDArray[np.int64] | None = None,
+        log_prior: NDArray[np.float64] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Predicted class and loss of rows: up to ends[0] under the first model, then up to ends[1] under the second...
+
+        ``log_prior`` has a line for each owner.
+        """
+        predicted, losses = np.empty(len(rows), np.int32), np.empty(len(rows), np.float64)
+
+        def score(batch: _Batch) -> None:
+            own = rows[batch.begin : batch.end]
+            length = batch.size if self._programs.one_size else len(own)
+            filled_up = np.zeros(length, np.int32)
+            filled_up[: len(own)] = own
+            prior = self._no_prior[:length]
+            if log_prior is not None and owner is not None:
+                prior = np.zeros_like(prior)
+                prior[: len(own)] = np.maximum(log_prior[owner[batch.begin : batch.end]], NEVER)
+            classes, loss = self._programs.score(self._features, self._labels, *batch.model, filled_up, prior)
+            predicted[batch.begin : batch.end] = np.asarray(classes)[: len(own)]
+            losses[batch.begin : batch.end] = np.asarray(loss)[: len(own)]
+
+        for _ in self._in_order(score, self._batches(models, ends)):
+            pass
+        return predicted, losses
+
+    def _batches(self, models: Sequence[Model], ends: Sequence[int] | NDArray[np.int64]) -> Iterator[_Batch]:
+        """The rows of every model in batches, and their program compiled."""
+        begin = 0
+        for model, end in zip(models, map(int, ends), strict=True):
+            if end == begin:
                 continue
-            owner = _owners(own)
-            prior = None if deployment.log_prior is None else deployment.log_prior[users]
-            right, losses = self._score_rows_of(model, np.concatenate(own), owner, prior)
-            correct[users] = np.bincount(owner, right, minlength=len(users))
-            loss[users] = np.bincount(owner, losses, minlength=len(users))
-        return correct, loss
-
-    def _score_rows_of(
-        self, model: Model, rows: NDArray[np.int64], owner: NDArray[np.int64], log_prior: NDArray[np.float64] | None
-    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Score rows in batches; for a program that is compiled for one size, the last is filled up."""
-        # For a model that only few rows are scored with, a power of two that holds them: few sizes, few compilations.
-        size, classes = min(self._score_rows, max(LEAST_ROWS, power_of_two(len(rows)))), self.federation.num_classes
-        batches = range(0, len(rows), size)
-        parameters, buffers = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
-
-        def score(at: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-            own = rows[at : at + size]
-            length = size if self._programs.one_size else len(own)
-            padded = np.zeros(length, np.int32)
-            padded[: len(own)] = own
-            prior = np.zeros((length, classes), np.float32)
-            if log_prior is not None:
-                prior[: len(own)] = np.maximum(log_prior[owner[at : at + size]], NEVER)
-            right, losses = self._programs.score(self._features, self._labels, parameters, buffers, padded, prior)
-            return np.asarray(right)[: len(own)], np.asarray(losses)[: len(own)]
-
-        parts = list(self._in_order(score, batches))
-        return np.concatenate([right for right, _ in parts]), np.concatenate([losses for _, losses in parts]).astype(
-            np.float64
-        )
+            # For a model that only few rows are scored with, a power of two that holds them: few sizes, few programs.
+            size = min(self._score_rows, max(LEAST_ROWS, power_of_two(end - begin)))
+            length = size if self._programs.one_size else 0
+            with self._compiling(("score", length)) as new:
+                on_device = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
+                if new:
+                    nothing = np.zeros(length, np.int32), self._no_prior[:length]
+                    np.asarray(self._programs.score(self._features, self._labels, *on_device, *nothing)[1])
+            for at in range(begin, end, size):
+                yield _Batch(on_device, size, at, min(at + size, end))
+            begin = end
 
     # ------------------------------------------------------------------------------------------------------ pool
 
@@ -420,6 +491,11 @@ def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rn
         out[e * len(epoch) : (e + 1) * len(epoch)] = epoch
 
 
+def _without_steps(job: Job) -> Job:
+    """The same job with no rows to go over: calling its program compiles it and does nothing else."""
+    return job._replace(size=np.zeros_like(job.size), epochs=np.zeros_like(job.epochs))
+
+
 def _is_finite(model: Model) -> bool:
     return all(bool(np.isfinite(vector).all()) for vector in model)
 
@@ -431,3 +507,8 @@ def _stack(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 def _owners(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """For every row of the concatenation, the position of the list it comes from."""
     return np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+
+
+def _sums(owner: NDArray[np.int64], values: NDArray[np.float64], number: int) -> NDArray[np.float64]:
+    """The sum of every owner's values, added in their order."""
+    return np.bincount(owner, values, minlength=number).astype(np.float64)

@@ -52,7 +52,8 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
         state = np.zeros(1 + 2 * parameters.size if adam else 0, np.float32)
         if given.size:
             state[:] = given
-        anchor = job.anchor[0] if job.anchor.shape[1] else parameters.copy()
+        # A copy, because a read-only anchor, such as an initial model, would be compiled for once more.
+        anchor = np.array(job.anchor[0] if job.anchor.shape[1] else parameters)
         loss = _train(
             rows.reshape(len(rows), -1), np.asarray(labels), job.order[0], int(job.size[0]), int(job.epochs[0]),
             batch_size, parameters, state, np.float32(job.proximal[0]), anchor, job.log_prior[0], rate,
@@ -65,12 +66,13 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
 
 def row_scores(
     features: Any, labels: Any, parameters: Any, buffers: Any, rows: Integers, log_prior: Floats
-) -> tuple[NDArray[np.bool_], Floats]:
+) -> tuple[Integers, Floats]:
     """Like the general :func:`~clustpsi.engine.scoring.row_scores`."""
     table = np.asarray(features)
-    right, losses = np.empty(len(rows), np.bool_), np.empty(len(rows), np.float32)
-    _score(table.reshape(len(table), -1), np.asarray(labels), np.asarray(parameters), rows, log_prior, right, losses)
-    return right, losses
+    predicted, losses = np.empty(len(rows), np.int32), np.empty(len(rows), np.float32)
+    flat = table.reshape(len(table), -1)
+    _score(flat, np.asarray(labels), np.asarray(parameters), rows, log_prior, predicted, losses)
+    return predicted, losses
 
 
 @_compiled
@@ -158,7 +160,7 @@ def _train(
 @_compiled
 def _score(
     features: Floats, labels: Integers, parameters: Floats, rows: Integers, log_prior: Floats,
-    right: NDArray[np.bool_], losses: Floats,
+    predicted: Integers, losses: Floats,
 ) -> None:  # fmt: skip
     width, classes = features.shape[1], log_prior.shape[1]
     logits = np.empty(classes, np.float32)
@@ -178,5 +180,5 @@ def _score(
         for c in range(classes):
             if c != best:
                 total += exp(logits[c] - logits[best])
-        right[i] = best == labels[row]
+        predicted[i] = best
         losses[i] = log(total) + logits[best] - logits[labels[row]]

@@ -123,7 +123,7 @@ def unique(runs: Iterable[Config]) -> list[Config]:
 def _axes(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Every setting of a run as a list of values, in the order of the loops."""
     types = {name: _plain(hint) for name, hint in get_type_hints(Config).items()}
-    known = set(types) - {"seed"} | {"seeds_list", *_SHORT}
+    known = set(types) - {"seed", "content"} | {"seeds_list", *_SHORT}
     for key in values:
         if key not in known:
             raise unknown_name("grid setting", key, known)
@@ -132,7 +132,7 @@ def _axes(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     axes = {
         key: _list(key, values.get(key, defaults[key]), types[key])
         for key in ("dataset", "seeds_list", "num_clients", "agg_method", *defaults)
-        if key not in ("seed", "partitioner", "non_iid_param")
+        if key not in ("seed", "content", "partitioner", "non_iid_param")
     }
     for name in axes["dataset"]:
         if name not in DATASETS and not Path(name).suffix:

@@ -8,15 +8,19 @@ import json
 from typing import Any
 
 from clustpsi.config import FORMAT, Config
-from clustpsi.results import Store, write_json, writing
+from clustpsi.files import make_folder
+from clustpsi.results import Store, write_json
 
 #: The settings that decide whether there is a partition.
-SETTINGS = ("dataset", "label", "client", "text", "partitioner", "non_iid_param", "num_clients", "split", "seed")
+SETTINGS = (
+    *("dataset", "label", "client", "text", "content"),
+    *("partitioner", "non_iid_param", "num_clients", "split", "seed"),
+)
 
 
 def partition_name(config: Config) -> str:
     """Name of a run's partition, the same for all runs on it."""
-    settings = json.dumps([FORMAT, *(getattr(config, key) for key in SETTINGS)])
+    settings = json.dumps([FORMAT, *_settings(config).values()])
     dataset, partition, clients, *_ = config.folder_name.split("-")
     return f"{dataset}-{partition}-{clients}-seed{config.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
@@ -24,10 +28,8 @@ def partition_name(config: Config) -> str:
 def record(store: Store, config: Config, reason: str) -> None:
     """Remember that there is no such partition."""
     path = store.root / "infeasible" / f"{partition_name(config)}.json"
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    settings = {key: getattr(config, key) for key in SETTINGS}
-    write_json(path, {"format": FORMAT, **settings, "reason": reason})
+    make_folder(path.parent)
+    write_json(path, {"format": FORMAT, **_settings(config), "reason": reason})
 
 
 def recorded(store: Store) -> dict[str, dict[str, Any]]:
@@ -41,3 +43,8 @@ def recorded(store: Store) -> dict[str, dict[str, Any]]:
         if isinstance(values, dict) and values.get("format") == FORMAT and set(SETTINGS) <= set(values):
             found[path.stem] = values
     return found
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    values = config.as_dict()
+    return {key: values.get(key) for key in SETTINGS}

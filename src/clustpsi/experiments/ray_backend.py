@@ -11,7 +11,7 @@ import shutil
 import socket
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from typing import Any
 from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.sweep import Event, Outcome, Worker
-from clustpsi.results import RunFolder, RunLocked, Store, write_atomically, writing
+from clustpsi.files import make_folder, write_atomically
+from clustpsi.results import RunFolder, RunLocked, Store
+from clustpsi.sources import Sources
 
 
 def pack(folder: RunFolder) -> bytes:
@@ -33,8 +35,7 @@ def pack(folder: RunFolder) -> bytes:
 
 def unpack(packed: bytes, folder: RunFolder) -> None:
     """Put a run's files in place, the summary last, so that a half-unpacked run never looks finished."""
-    with writing(folder.path):
-        folder.path.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.path)
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         members = [
             member for member in archive.getmembers() if member.isfile() and Path(member.name).name == member.name
@@ -87,6 +88,12 @@ class RayWorkers:
         self._runs: dict[Any, tuple[int, Config]] = {}
         self._refused: list[tuple[int, Event]] = []
 
+    def identify(self, configs: Sequence[Config]) -> tuple[list[Config], dict[Config, str]]:
+        """What :meth:`~clustpsi.sources.Sources.identify` finds on a node, where the data is."""
+        look = self._ray.remote(num_cpus=1)(_identify)
+        found: tuple[list[Config], dict[Config, str]] = self._ray.get(look.remote(self.data_dir, list(configs)))
+        return found
+
     def submit(self, worker: int, config: Config) -> None:
         folder = self.store.folder(config)
         lock = contextlib.ExitStack()
@@ -131,6 +138,10 @@ class RayWorkers:
         for lock in self._locks.values():
             lock.close()
         self._ray.shutdown()
+
+
+def _identify(data_dir: Path | None, configs: list[Config]) -> tuple[list[Config], dict[Config, str]]:
+    return Sources(data_dir).identify(configs)
 
 
 def _connect(address: str, size: int | None) -> Any:

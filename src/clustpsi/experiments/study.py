@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from clustpsi import skew
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
-from clustpsi.results import write_csv, write_json, writing
+from clustpsi.files import make_folder
+from clustpsi.results import write_csv, write_json
 
 Counts = NDArray[np.int64]
 
@@ -186,8 +187,7 @@ def draw_partitions(
 
     A cell in which one partition is infeasible is left out as a whole.
     """
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     settings_file, file = folder / "settings.json", folder / "partitions.csv"
     described = {key: _plain(value) for key, value in asdict(settings).items()}
     rows: list[dict[str, Any]] = []

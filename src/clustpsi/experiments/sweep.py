@@ -13,7 +13,7 @@ import signal
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -23,7 +23,9 @@ import numpy as np
 from clustpsi.config import FORMAT, Config
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments import infeasible
-from clustpsi.results import RunFolder, RunLocked, Store, write_atomically, writing
+from clustpsi.files import make_folder, write_atomically
+from clustpsi.results import RunFolder, RunLocked, Store
+from clustpsi.sources import Sources
 
 ATTEMPTS = 2  # a run whose worker dies is tried once more: the machine may have been short of memory for a moment
 LOOK_AGAIN = 1.0  # seconds between two looks at runs that another sweep works on
@@ -72,7 +74,7 @@ class Worker:
     """Executes runs, one after the other; consecutive runs of a cell share its federation and compiled programs."""
 
     def __init__(self, data_dir: Path | None) -> None:
-        self.data_dir = data_dir
+        self._sources = Sources(data_dir)
         self._settings: dict[str, Any] | None = None
         self._cell: Any = None
 
@@ -88,9 +90,10 @@ class Worker:
             run(config, store, cell=self._open(config), resume=True, watch=report)
         except InfeasiblePartition as error:
             return Outcome("infeasible", str(error))
+        except RunLocked as error:
+            return Outcome("locked", str(error))
         except ClustPSIError as error:
-            folder = RunFolder(store.root / config.folder_name)
-            return Outcome("locked" if is_locked(folder) else "failed", str(error))
+            return Outcome("failed", str(error))
         except Exception as error:
             first_line = str(error).partition("\n")[0]
             return Outcome("failed", f"{type(error).__name__}: {first_line}", traceback.format_exc())
@@ -103,22 +106,9 @@ class Worker:
             if self._cell is not None:
                 self._cell.simulator.close()
             self._settings = self._cell = None  # the old cell's memory is free before the new one takes any
-            self._cell = open_cell(config, data_dir=self.data_dir, workers=1)
+            self._cell = open_cell(config, dataset=self._sources.load(config), workers=1)
             self._settings = config.cell
         return self._cell
-
-
-def is_locked(folder: RunFolder) -> bool:
-    """Whether a process works on a run at this moment."""
-    if not (folder / ".lock").exists():
-        return False
-    try:
-        with folder.locked():
-            return False
-    except RunLocked:
-        return True
-    except ClustPSIError:  # the lock cannot even be opened: waiting would not help
-        return False
 
 
 class Processes:
@@ -208,9 +198,11 @@ class Sweep:
     Parameters
     ----------
     configs
-        What to run, in this order as far as possible.
+        What to run, in this order as far as possible; each identified, so that its folder is known.
     store
         Where the runs go.
+    unknown
+        Those of them whose data cannot be had, with the reason: they fail.
     notify
         Called with a run and how it ended, once for each run that this sweep has to work on.
     show
@@ -230,6 +222,7 @@ class Sweep:
 
     configs: Sequence[Config]
     store: Store
+    unknown: Mapping[Config, str] = field(default_factory=dict)
     notify: Callable[[Config, Outcome], None] = lambda config, outcome: None
     show: Callable[["Sweep"], None] = lambda sweep: None
     finished: set[Config] = field(default_factory=set, init=False)
@@ -247,7 +240,7 @@ class Sweep:
         self._pace = _Pace()
         self._num_workers = 1
         for config in self.configs:
-            if self._is_open(config, tell=False):
+            if config not in self.unknown and self._is_open(config, tell=False):
                 self._pending.setdefault(_cell(config), []).append(config)
 
     @property
@@ -257,6 +250,8 @@ class Sweep:
     def go(self, pool: Pool) -> None:
         """Work until every run is finished, failed or infeasible."""
         self._num_workers = pool.size
+        for lost, reason in self.unknown.items():
+            self._end(lost, Outcome("failed", reason))
         cells: dict[int, Any] = {}  # that each worker has open
         looked = time.monotonic()
         try:
@@ -311,7 +306,7 @@ class Sweep:
             self._end(config, Outcome("finished"), tell=tell)
         elif (reason := self._known_infeasible.get(infeasible.partition_name(config))) is not None:
             self._end(config, Outcome("infeasible", reason), tell=tell)
-        elif is_locked(folder):
+        elif folder.is_locked:
             self.elsewhere.append(config)
         else:
             return True
@@ -357,8 +352,7 @@ class Sweep:
                     infeasible.record(self.store, config, outcome.reason)
             else:
                 self.failed[config] = outcome.reason
-                with writing(note):
-                    note.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(note.parent)
                 text = "\n".join(filter(None, [outcome.reason, outcome.details])) + "\n"
                 write_atomically(note, lambda file: file.write(text.encode()))
         if tell:
@@ -390,7 +384,7 @@ def _cell(config: Config) -> tuple[Any, ...]:
 
 
 def _check_version(store: Store) -> None:
-    """Refuse a store of another version: its runs could be neither found nor compared."""
+    """Refuse a store of another version: its runs could not be found, and all would be computed again."""
     for folder in store:
         try:
             written = json.loads((folder / "config.json").read_text()).get("format")

@@ -23,6 +23,7 @@ from clustpsi.experiments.hyperparameters import OWN, TRAINING, TUNABLE
 from clustpsi.experiments.sweep import Event, Worker
 from clustpsi.methods import MethodSpec, as_text, make_method, method_spec
 from clustpsi.results import Store, write_csv
+from clustpsi.sources import Sources
 
 
 def search_space(method: str, changes: Mapping[str, str] | None = None) -> dict[str, list[str]]:
@@ -87,6 +88,13 @@ class Search:
         specs = [_spec(method, dict(zip(own, values, strict=True))) for values in itertools.product(*own.values())]
         configs = grid({**given, **training, "agg_method": specs, "validation": True})
         return cls(method, space, given, tuple(configs))
+
+    def identified(self, data_dir: Path | None = None) -> "Search":
+        """The same search, its runs with the content of their data."""
+        known, unknown = Sources(data_dir).identify(self.configs)
+        if unknown:
+            raise ClustPSIError(next(iter(unknown.values())))
+        return replace(self, configs=tuple(known))
 
     def ranking(self, store: Store) -> pd.DataFrame:
         """A row a combination whose runs are all finished, the best first.

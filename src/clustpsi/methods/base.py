@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.limits import LARGEST
-from clustpsi.methods.orders import LabelCounts, LabelPresence, Model, Work
+from clustpsi.methods.orders import Deployment, LabelCounts, LabelPresence, Model, Work
 
 
 @dataclass(frozen=True)
@@ -78,25 +78,6 @@ class State:
     parts: tuple["State", ...] = ()
 
 
-@dataclass(frozen=True)
-class Deployment:
-    """Which model each client uses, and, where the method has it, what is added to that client's logits.
-
-    Attributes
-    ----------
-    models
-        The distinct models.
-    of_client
-        For each of the setting's clients, in their order, the index of its model.
-    log_prior
-        (len(clients), C) or None.
-    """
-
-    models: tuple[Model, ...]
-    of_client: NDArray[np.int64]
-    log_prior: NDArray[np.float64] | None = None
-
-
 def option(
     default: Any,
     help: str,
@@ -143,7 +124,7 @@ class Method(ABC):
 
     @abstractmethod
     def deploy(self, setting: Setting, state: State) -> Deployment:
-        """The model that each client uses after this round."""
+        """The model that each of the setting's clients uses after this round."""
 
     def label_counts(self, setting: Setting) -> Work[NDArray[np.int64]]:
         """Ask the clients how many training samples they have of each class: (len(clients), C)."""

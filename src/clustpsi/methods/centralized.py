@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from clustpsi.limits import check_visits
-from clustpsi.methods.base import Deployment, Method, Setting, State, option
-from clustpsi.methods.orders import TrainPooled, Work
+from clustpsi.methods.base import Method, Setting, State, option
+from clustpsi.methods.orders import Deployment, TrainPooled, Work
 
 
 @dataclass(frozen=True)

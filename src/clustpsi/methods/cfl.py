@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.methods.base import Deployment, Method, Setting, State, num_chosen, option
+from clustpsi.methods.base import Method, Setting, State, num_chosen, option
 from clustpsi.methods.fedavg import sample
-from clustpsi.methods.orders import Model, Train, Work, mean_model, together
+from clustpsi.methods.orders import Deployment, Model, Train, Work, mean_model, together
 
 COLUMNS = ("round", "cluster", "mean_norm", "max_norm", "split")
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods.base import Deployment, Method, Setting, State, option
+from clustpsi.methods.base import Method, Setting, State, option
 from clustpsi.methods.fedavg import FedAvg, SingleModel
-from clustpsi.methods.orders import Work, together
+from clustpsi.methods.orders import Deployment, Work, together
 
 
 @dataclass(frozen=True)

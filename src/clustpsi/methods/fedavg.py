@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.methods.base import Deployment, Method, Setting, State
-from clustpsi.methods.orders import Model, Train, Trained, Work
+from clustpsi.methods.base import Method, Setting, State
+from clustpsi.methods.orders import Deployment, Model, Train, Trained, Work
 
 
 def sample(rng: np.random.Generator, clients: NDArray[np.int64], number: int) -> NDArray[np.int64]:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods.base import Deployment, Method, Setting, State, option
-from clustpsi.methods.orders import Model, NearestModel, Train, Work, mean_model
+from clustpsi.methods.base import Method, Setting, State, option
+from clustpsi.methods.orders import Deployment, Model, NearestModel, Train, Work, mean_model
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from clustpsi.methods.base import Deployment, Method, Setting, State
-from clustpsi.methods.orders import Train, Work
+from clustpsi.methods.base import Method, Setting, State
+from clustpsi.methods.orders import Deployment, Train, Work
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,25 @@ class Model(NamedTuple):
         return int(self.parameters.nbytes + self.buffers.nbytes)
 
 
+@dataclass(frozen=True)
+class Deployment:
+    """Which model each client uses, and, where the method has it, what is added to that client's logits.
+
+    Attributes
+    ----------
+    models
+        The distinct models.
+    of_client
+        For each client, the index of its model.
+    log_prior
+        (number of clients, C) or None; -inf rules a class out.
+    """
+
+    models: tuple[Model, ...]
+    of_client: NDArray[np.int64]
+    log_prior: NDArray[np.float64] | None = None
+
+
 def mean_model(models: Sequence[Model], weights: ArrayLike) -> Model:
     """The weighted mean of models, summed in double precision."""
     shares = np.asarray(weights, np.float64) / np.sum(weights)
@@ -135,6 +154,49 @@ class NearestModel:
     models: Sequence[Model]
 
 
+# The loss of a row whose class the deployed prior rules out.  Its probability is 0 and its loss infinite; it counts as
+# if the probability were the smallest that float32 holds in full precision, so that such a row leaves a mean readable.
+RULED_OUT_LOSS = float(-np.log(np.finfo(np.float32).tiny))
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Clients score the models they use on their own test data; the reply is an :class:`Evaluated`.
+
+    Attributes
+    ----------
+    clients
+        Who takes part.
+    deployment
+        What each of them uses, in their order.
+    """
+
+    clients: NDArray[np.int64]
+    deployment: Deployment
+
+
+class Evaluated(NamedTuple):
+    """What comes back from an evaluation, a row for each client; a row of zeros for one without test data or answer.
+
+    Attributes
+    ----------
+    actual
+        Test rows of each class, (len(clients), C).
+    predicted
+        Test rows that the client's model takes for each class, (len(clients), C).
+    correct
+        Test rows of each class that it takes for what they are, (len(clients), C).
+    loss
+        Sum of the rows' losses, (len(clients),); a row of a class that the prior rules out counts
+        :data:`RULED_OUT_LOSS`.
+    """
+
+    actual: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    correct: NDArray[np.int64]
+    loss: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Together:
     """Several orders that may be served at the same time; the reply is the tuple of their replies."""
@@ -142,7 +204,7 @@ class Together:
     orders: tuple["Order", ...]
 
 
-Order = LabelCounts | LabelPresence | Train | TrainPooled | Losses | NearestModel | Together
+Order = LabelCounts | LabelPresence | Train | TrainPooled | Losses | NearestModel | Evaluate | Together
 
 T = TypeVar("T")
 # The reply's type follows from the order's, which a generator's type cannot say; hence Any.

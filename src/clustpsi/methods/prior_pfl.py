@@ -18,9 +18,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.methods.base import Deployment, Setting, State, option
+from clustpsi.methods.base import Setting, State, option
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Model, Train, Work
+from clustpsi.methods.orders import Deployment, Model, Train, Work
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What is in the clusters of runs: which classes dominate them, and how far constant answers would go.
 
 A cluster in which one class prevails can be served well by a model that always names this class.  Three constants put a
-method's accuracy into perspective: the best constant answer for the whole federation, for each cluster, and for each
-client.  They are shares of the training labels; clients' test labels are mixed in the same way.
+method's accuracy into perspective: always naming the class that is most frequent in the training data of the whole
+federation, of the cluster, or of the client.  They are scored on test data, like the methods.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.evaluation import constant_answers
 from clustpsi.report import paper
 from clustpsi.report.sheet import Entry, Line, Sheet
 from clustpsi.report.tables import comparable, level_order, level_title, method_order, method_title
@@ -34,22 +35,20 @@ def composition(folder: RunFolder) -> dict[str, Any]:
 
     ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".
     """
-    clients = folder.clients()
-    counts = clients[[column for column in clients if str(column).startswith("count_")]].to_numpy(np.int64)
-    row: dict[str, Any] = {
-        "constant_federation": counts.sum(axis=0).max() / counts.sum(),
-        "constant_client": counts.max(axis=1).sum() / counts.sum(),
-    }
-    cluster_of = folder.clusters()
+    clients, cluster_of = folder.clients(), folder.clusters()
+    train, test = (
+        clients[[column for column in clients if str(column).startswith(kind)]].to_numpy(np.int64)
+        for kind in ("count_", "test_")
+    )
+    if not test.size:  # a run of before test labels were written: training labels, which are mixed in the same way
+        test = train
+    constant = constant_answers(train, test, cluster_of)
+    row: dict[str, Any] = {f"constant_{who}": scores.global_accuracy for who, scores in constant.items()}
     if cluster_of is not None:
         labels, sizes = np.unique(cluster_of, return_counts=True)
-        totals = np.stack([counts[cluster_of == label].sum(axis=0) for label in labels])
-        prevailing = np.bincount(totals.argmax(axis=1), minlength=counts.shape[1])
-        row |= {
-            "singletons": int((sizes == 1).sum()),
-            "majorities": " ".join(map(str, prevailing)),
-            "constant_cluster": totals.max(axis=1).sum() / counts.sum(),
-        }
+        totals = np.stack([train[cluster_of == label].sum(axis=0) for label in labels])
+        prevailing = np.bincount(totals.argmax(axis=1), minlength=train.shape[1])
+        row |= {"singletons": int((sizes == 1).sum()), "majorities": " ".join(map(str, prevailing))}
     return row
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import FORMAT, LATER_OPTIONS, Config
+from clustpsi.config import LATER_OPTIONS, READABLE, Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.report.clusters import COLUMNS as COMPOSITION
@@ -83,7 +83,7 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
-        runs = pd.read_csv(path, dtype=dict.fromkeys(("label", "client", "text", "word_vectors"), object))
+        runs = pd.read_csv(path, dtype=dict.fromkeys(("label", "client", "text", "word_vectors", "content"), object))
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
@@ -91,9 +91,10 @@ def _read_csv(path: Path) -> pd.DataFrame:
             raise ClustPSIError(
                 f"{path} is not a CSV of runs as `clustpsi table runs` writes: it has no column {column}"
             )
-    if not (runs["format"] == FORMAT).all():
+    if not runs["format"].isin(READABLE).all():
         raise ClustPSIError(
-            f"{path} was written by a different version of clustpsi: this one reads runs of format {FORMAT}"
+            f"{path} was written by a different version of clustpsi: this one reads runs of format "
+            f"{' and '.join(map(str, READABLE))}"
         )
     return _typed(runs)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.files import write_atomically
 from clustpsi.report.paper import METHODS
-from clustpsi.results import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,0 +1,114 @@
+"""Writing files so that nothing is destroyed or lost: whole or not at all, whatever stops the process.
+
+A regular file is replaced by one rename and keeps its permissions; a symbolic link is followed; a device or a pipe is
+written to, never replaced.
+"""
+
+import contextlib
+import errno
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from clustpsi.errors import ClustPSIError
+
+# Ends the name of a file that is being written.  What a killed process leaves behind has it and can go.
+UNFINISHED = ".tmp"
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong with writing ``path`` into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ClustPSIError(f"no space left to write {path}: free some, then go on with --resume") from error
+        raise ClustPSIError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Write a file so that it is either there as a whole or not at all, whatever happens meanwhile."""
+    with writing(path):
+        mode = _mode(path)
+        if _is_open_end(path, mode):
+            _write_through(path, write)
+            return
+        target = Path(os.path.realpath(path))
+        unfinished = target.with_name(f".{os.getpid()}-{os.urandom(4).hex()}{UNFINISHED}")
+        try:
+            with unfinished.open("xb") as file:
+                if mode is not None:
+                    unfinished.chmod(stat.S_IMODE(mode))
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, target)  # noqa: PTH105 (the call that the tests stop at)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        _keep_names(target.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are absent."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Raise where :func:`write_atomically` could not write, before any work is done for it."""
+    with writing(path):
+        mode = _mode(path)
+        if mode is not None and stat.S_ISDIR(mode):
+            raise ClustPSIError(f"cannot write {path}: it is a folder, and a file is needed")
+        if _is_open_end(path, mode):
+            writable = os.access(path, os.W_OK)
+        else:
+            target = Path(os.path.realpath(path))
+            if not target.parent.is_dir():
+                raise ClustPSIError(f"cannot write {path}: there is no folder {target.parent}")
+            writable = os.access(target.parent, os.W_OK | os.X_OK)
+        if not writable:
+            raise ClustPSIError(f"cannot write {path}: permission denied")
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a file is one that :func:`write_atomically` did not come to rename."""
+    return path.name.startswith(".") and path.name.endswith(UNFINISHED)
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _is_open_end(path: Path, mode: int | None) -> bool:
+    """Whether a path leads to a device, a pipe or a file that somebody holds open, such as /dev/stdout."""
+    return mode is not None and (not stat.S_ISREG(mode) or path.absolute().is_relative_to("/dev"))
+
+
+def _write_through(target: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Write to what cannot be replaced; only whole content, in one go."""
+    content = io.BytesIO()  # some writers need to seek, which a pipe cannot
+    write(content)
+    with target.open("ab" if target.is_file() else "wb") as file:
+        file.write(content.getvalue())
+
+
+def _keep_names(folder: Path) -> None:
+    """Have a folder's new names survive a power cut, where the system can do that."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot sync folders
+                raise
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,85 @@
+"""Where a run's data comes from, and which data it is: a result belongs to its data, not to the name of a file.
+
+Every way to the same data (any spelling of a path, a data frame, arrays, a named data set in any folder) leads to the
+same hash, and every change of the data to another one.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from clustpsi.config import Config, is_file_name
+from clustpsi.datasets import Dataset, data_folder, load_dataset
+from clustpsi.datasets.files import reading
+from clustpsi.errors import ClustPSIError
+
+#: The settings that say which data a run has.
+SETTINGS = ("dataset", "label", "client", "text")
+
+
+class Sources:
+    """Loads the data of runs; consecutive runs on unchanged data share it."""
+
+    def __init__(self, data_dir: str | Path | None = None) -> None:
+        self.data_dir = data_dir
+        self._key: Any = None
+        self._dataset: Dataset | None = None
+
+    def load(self, config: Config) -> Dataset:
+        """The data set of a run, as it is now."""
+        key = ([getattr(config, name) for name in SETTINGS], self._stamp(config))
+        if self._dataset is None or key != self._key:
+            self._dataset = None  # the old one's memory is free before the new one takes any
+            columns = tuple(column.strip() for column in config.text.split(",")) if config.text else ()
+            self._dataset = load_dataset(
+                config.dataset, data_dir=self.data_dir, label=config.label, client=config.client, text=columns
+            )
+            self._key = key
+        return self._dataset
+
+    def identify(self, configs: Iterable[Config]) -> tuple[list[Config], dict[Config, str]]:
+        """Runs with the content of their data, and those whose data cannot be had, with the reason."""
+        contents: dict[Any, str] = {}
+        known, unknown = [], {}
+        for config in configs:
+            key = tuple(getattr(config, name) for name in (*SETTINGS, "word_vectors"))
+            try:
+                if key not in contents:
+                    contents[key] = content(config, self.load(config))
+                known.append(replace(config, content=contents[key]))
+            except ClustPSIError as error:
+                unknown[config] = str(error)
+        return known, unknown
+
+    def _stamp(self, config: Config) -> Any:
+        """What changes whenever the data may have changed."""
+        if is_file_name(config.dataset):
+            path = Path(config.dataset).expanduser()
+            return _file_hash(path) if path.is_file() else None
+        folder = data_folder(self.data_dir) / config.dataset
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and ".clustpsi" not in path.parts)
+        return folder, [(path, path.stat().st_size, path.stat().st_mtime_ns, path.stat().st_ino) for path in files]
+
+
+def identified(config: Config, dataset: Dataset) -> Config:
+    """A run together with the content of its data; one that has been identified before must be given the same data."""
+    found = content(config, dataset)
+    if config.content not in (None, found):
+        raise ClustPSIError(
+            f"the data of {config.dataset} is not what it was when this run was set up: start the command again"
+        )
+    return replace(config, content=found)
+
+
+def content(config: Config, dataset: Dataset) -> str:
+    """The hash of everything a run reads: its data set and, where it uses them, its word vectors."""
+    if config.word_vectors is None:
+        return dataset.content
+    return f"{dataset.content}-{_file_hash(Path(config.word_vectors).expanduser())}"
+
+
+def _file_hash(path: Path) -> str:
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
