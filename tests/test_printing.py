@@ -75,6 +75,16 @@ def test_a_table_that_fits_is_one_block_and_names_give_way_first() -> None:
     assert blocks.count("ACSIncome") == 2 * 3 and max(map(len, blocks.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("width", [None, 200, 60])
+def test_columns_stay_aligned(width: int | None) -> None:
+    made = Table("name")
+    made.add_column("number", justify="right", no_wrap=True)
+    made.add_row("a", "1")
+    made.add_row("b", Text("2\n33"))
+    shown = printed(made, width).splitlines()
+    assert len({line.rindex(end) for line, end in zip(shown[3:6], "123", strict=True)}) == 1
+
+
 def test_a_file_gets_the_table_as_wide_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 300
     assert f"{long} 1" in printed(table(12, name=long), None)

@@ -27,5 +27,5 @@ def check_visits(rows: int, epochs: int, whose: str, at_once: int = 1) -> None:
         return
     raise ClustPSIError(
         f"{epochs:,} epochs over the {rows:,} training rows of {whose} are more than one round can hold here "
-        f"({needed / 1e9:,.0f} GB): take fewer --local-epochs"
+        f"({needed / 1e9:,.0f} GB): take fewer epochs"
     )

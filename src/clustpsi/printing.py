@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from io import StringIO
 
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
@@ -26,12 +27,13 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False, text: StringIO | None = None) -> Console:
     """A console that prints text as it is: no markup, no emoji codes, no colours by guess.
 
-    A terminal's lines are wrapped between words, those of a file or a pipe are not.
+    A terminal's lines are wrapped between words, those of a file or a pipe, or of ``text``, are not.
     """
-    shown = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    is_terminal = None if text is None else False  # None: whatever the stream is
+    shown = Console(file=text, stderr=stderr, force_terminal=is_terminal, markup=False, emoji=False, highlight=False)
     shown.soft_wrap = not shown.is_terminal
     return shown
 
@@ -72,7 +74,7 @@ def _as_text(table: Table) -> Table:
         replace(
             column,
             header=_text(column.header),
-            overflow="crop" if column.no_wrap else "fold",  # "ignore" would not justify; nothing is cropped
+            overflow="fold",
             _cells=[_text(cell) for cell in column.cells],
         )
         for column in table.columns
