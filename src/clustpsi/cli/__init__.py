@@ -3,6 +3,7 @@
 Nothing is imported here that takes time: whoever presses Ctrl-C while the commands load gets a sentence too.
 """
 
+import io
 import sys
 import warnings
 from typing import TextIO
@@ -13,6 +14,9 @@ from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a mistake of the user's is one sentence and exit code 2, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # ± on a terminal that only knows ASCII is no error
     try:
         with stoppable():
             _run(arguments)

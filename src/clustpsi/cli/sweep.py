@@ -104,6 +104,9 @@ def command(
     cluster = None if ray is None else _cluster(ray, store, data_dir, workers)
     known, unknown = (Sources(data_dir) if cluster is None else cluster).identify(configs)
     sweep = Sweep([*known, *unknown], store, unknown)
+    if dry_run and as_json:
+        print(json.dumps(_summary(sweep, 0.0), indent=2))
+        return
     if dry_run:
         missing = f"; {len(unknown)} of them lack their data: {next(iter(unknown.values()))}" if unknown else ""
         print(printable(f"{_sentence(sweep)}{missing}"))

@@ -63,6 +63,9 @@ def command(
     search = search.identified(data_dir)
     store = Store(output)
     sweep = Sweep(search.configs, store)
+    if dry_run and as_json:
+        print(json.dumps({"runs": len(search.configs), "pending": sweep.num_pending}, indent=2))
+        return
     if dry_run:
         print(f"{counted(len(search.configs), 'run')}, {sweep.num_pending} of them to be computed")
         return

@@ -164,7 +164,7 @@ def check_option(what: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise ClustPSIError(f"{what} is empty: give it a value, or leave it away")
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
-    if isinstance(value, int) and metadata.get("most") is None:
+    if isinstance(value, int) and value > LARGEST and metadata.get("most") is None:
         metadata = {**metadata, "most": LARGEST}
     least, most, above = metadata.get("least"), metadata.get("most"), metadata.get("above")
     low = least is None or value >= least
