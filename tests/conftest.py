@@ -49,6 +49,12 @@ def make_federation(
     return Federation(dataset, tuple(train), tuple(held_out), tuple(map(str, range(len(sizes)))))
 
 
+def clients_of(dataset: Dataset) -> list[str]:
+    """The name of every row's natural client."""
+    assert dataset.client_ids is not None
+    return [dataset.client_ids.names[code] for code in dataset.client_ids.codes]
+
+
 @pytest.fixture
 def federation() -> Federation:
     return make_federation([33, 64, 7, 50, 1, 90, 32])

@@ -67,7 +67,7 @@ MISTAKES = [
     (["--non-iid-param", "-1"], "alpha and must be above 0"),
     (["--non-iid-param", "nan"], "--non-iid-param must be a number"),
     (["--partitioner", "similarity", "--non-iid-param", "1.5"], "S and must be from 0 to 1, not 1.5"),
-    (["--partitioner", "natural"], "digits has no natural clients"),
+    (["--partitioner", "natural"], "--num-clients 5 contradicts natural clients"),
     (["--num-clients", "1"], "--num-clients must be a number at least 2 and at most 10,000,000, not 1"),
     (["--num-clients", "5000"], "from 2 to the 1797 samples, not 5000"),
     (["--num-clients", "400"], "samples"),

@@ -1,6 +1,10 @@
 """PSI clustering: the spec's oracle values, the search against scikit-learn's, and what an estimator must do."""
 
+import time
+from collections.abc import Callable
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +16,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import silhouette_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 import clustpsi.clustering
+import clustpsi.kmeans
 from clustpsi.clustering import PSIClustering
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.skew import check_counts, psi, psi_terms, wpsi
 
 Counts = NDArray[np.int64]
@@ -141,8 +146,9 @@ def test_fixed_number_is_the_searchs_solution_for_it() -> None:
     assert max(PSIClustering(max_clusters=6, random_state=2).fit(counts).silhouette_scores_) == 6
 
 
-def test_no_more_clusters_than_distinct_clients() -> None:
-    fitted = PSIClustering(9).fit(sorted_chunks([120] * 4, 12))
+def test_no_more_clusters_than_distinct_clients_and_it_is_said() -> None:
+    with pytest.warns(ClustPSIWarning, match="there are 4 clusters where 9 were asked for"):
+        fitted = PSIClustering(9).fit(sorted_chunks([120] * 4, 12))
     assert fitted.n_clusters_ == len(fitted.cluster_centers_) == 4
     assert sorted(set(fitted.labels_)) == [0, 1, 2, 3]
 
@@ -185,6 +191,95 @@ def test_large_federation_is_clustered_from_a_sample() -> None:
     np.testing.assert_array_equal(fitted.labels_, again.labels_)
 
 
+@pytest.mark.parametrize("search", ["best", "plain"])
+@pytest.mark.parametrize("features", ["psi", "signed"])
+def test_finding_37_compiled_loops_find_what_numpy_finds(
+    features: str, search: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Equal clients make points of weight 2 and more.
+    for counts in (
+        dirichlet(60, 0.1, seed=2),
+        dirichlet(70, 5.0, seed=3, classes=3),
+        sorted_chunks([900, 700, 500], 50),
+    ):
+        counts = np.concatenate([counts, counts[:5], counts[:2]])
+        side_by_side = PSIClustering(features=features, search=search, random_state=1).fit(counts)
+        with monkeypatch.context() as patch:
+            patch.setattr(clustpsi.kmeans, "MAX_SIDE_BY_SIDE", 0)
+            compiled = PSIClustering(features=features, search=search, random_state=1).fit(counts)
+        np.testing.assert_array_equal(compiled.labels_, side_by_side.labels_)
+        assert compiled.silhouette_scores_ == pytest.approx(side_by_side.silhouette_scores_, abs=1e-9)
+
+
+def test_finding_37_every_number_of_clusters_of_many_clients_and_classes_in_seconds() -> None:
+    counts = dirichlet(500, 0.3, seed=0, classes=500)
+    PSIClustering(max_clusters=2).fit(dirichlet(201, 1.0, seed=0))  # first use compiles
+    start = time.process_time()
+    fitted = PSIClustering(random_state=0).fit(counts)
+    assert time.process_time() - start < 4  # 0.2 s; with products of coordinates 17 s
+    assert list(fitted.silhouette_scores_) == list(range(2, 500))
+    points = fitted.transform(counts)
+    score = silhouette_score(cdist(points, points), fitted.labels_, metric="precomputed")
+    assert fitted.silhouette_scores_[fitted.n_clusters_] == pytest.approx(score, abs=1e-12)
+
+
+def test_finding_26_a_sample_has_no_more_clusters_than_clients() -> None:
+    counts = dirichlet(60, 0.3, seed=0)
+    sentence = "the clusters of 60 clients are found on a sample of 40, which has no 50 clusters: ask for at most 40"
+    with pytest.raises(ClustPSIError, match=sentence):
+        PSIClustering(50, sample_size=40).fit(counts)
+    assert PSIClustering(40, sample_size=40, random_state=0).fit(counts).n_clusters_ == 40
+    assert PSIClustering(50, sample_size=60).fit(counts).n_clusters_ == 50
+
+
+def inertia(fitted: PSIClustering, counts: Counts) -> float:
+    return float(((fitted.transform(counts) - fitted.cluster_centers_[fitted.labels_]) ** 2).sum())
+
+
+@pytest.mark.parametrize("n_init", [1, 10])
+def test_finding_47_plain_search_is_scikit_learns_on_separated_clients(n_init: int) -> None:
+    clusters = np.repeat(np.arange(4), 5)
+    counts = np.random.default_rng(0).poisson(np.eye(4)[clusters] * 900 + 20)
+    fitted = PSIClustering(features="signed", search="plain", n_init=n_init, random_state=0).fit(counts)
+    points = fitted.transform(counts)
+    with threadpool_limits(1):
+        theirs = [KMeans(j, n_init=n_init, random_state=0).fit_predict(points) for j in range(2, 20)]
+    assert fitted.n_clusters_ == 2 + np.argmax([silhouette_score(points, labels) for labels in theirs]) == 4
+    assert same_partition(fitted.labels_, theirs[2])
+
+
+def test_finding_47_plain_search_has_scikit_learns_inertia() -> None:
+    counts = dirichlet(20, 1.0, seed=2, classes=3)
+    for j in (2, 4, 15):
+        ours = PSIClustering(j, search="plain", n_init=50, random_state=0).fit(counts)
+        points = ours.transform(counts)
+        with threadpool_limits(1):
+            theirs = KMeans(j, n_init=50, tol=0, random_state=0).fit(points)
+        assert inertia(ours, counts) == pytest.approx(theirs.inertia_, rel=1e-6)
+        assert ours.silhouette_scores_[j] == pytest.approx(silhouette_score(points, theirs.labels_), abs=1e-9)
+
+
+def test_finding_47_a_single_plain_start_is_as_good_as_scikit_learns_on_average() -> None:
+    counts = np.random.default_rng(0).poisson(np.eye(12)[np.repeat(np.arange(12), 4)] * 100 + 20)
+    ours = [
+        PSIClustering(12, features="signed", search="plain", n_init=1, random_state=seed).fit(counts)
+        for seed in range(40)
+    ]
+    points = ours[0].transform(counts)
+    with threadpool_limits(1):
+        theirs = [KMeans(12, n_init=1, random_state=seed).fit(points).inertia_ for seed in range(40)]
+    # About 30 for both; 78 from random points.
+    assert np.mean([inertia(fitted, counts) for fitted in ours]) == pytest.approx(np.mean(theirs), rel=0.1)
+
+
+def test_finding_47_plain_search_keeps_the_lowest_inertia_and_best_the_better_silhouette() -> None:
+    counts = dirichlet(40, 5.0, seed=3)
+    best = PSIClustering(2, random_state=0).fit(counts)
+    plain = PSIClustering(2, search="plain", n_init=200, random_state=0).fit(counts)
+    assert inertia(plain, counts) < inertia(best, counts) < 1.02 * inertia(plain, counts)
+    assert best.silhouette_scores_[2] > plain.silhouette_scores_[2] + 0.005
+
+
 def test_new_clients_are_compared_with_the_fitted_federation() -> None:
     fitted = PSIClustering(random_state=0).fit(sorted_chunks([6_000] * 10, 100))
     # Alone, a client is its own federation and has no PSI at all.
@@ -200,6 +295,7 @@ def test_new_clients_are_compared_with_the_fitted_federation() -> None:
         ({"n_clusters": "atuo"}, "'auto' or a whole number"),
         ({"features": "sign"}, "unknown features 'sign': did you mean 'signed'"),
         ({"smoothing": "laplac"}, "unknown smoothing 'laplac': did you mean 'laplace'"),
+        ({"search": "plane"}, "unknown search 'plane': did you mean 'plain'"),
         ({"n_init": 0}, "n_init must be a whole number of at least 1, not 0"),
         ({"max_clusters": 1}, "max_clusters must be a whole number of at least 2, not 1"),
         ({"sample_size": None}, "sample_size must be a whole number of at least 2, not None"),
@@ -230,20 +326,80 @@ def test_works_in_a_pipeline_and_clones() -> None:
     assert (copy.n_clusters, copy.features, copy.min_wpsi, copy.n_init) == (3, "signed", 0.1, 2)
 
 
+REAL_NUMBERS = "feeds real numbers, which are no counts"
+EXPECTED_FAILED_CHECKS = {
+    "check_clustering": "feeds negative numbers, which are no counts",
+    "check_positive_only_tag_during_fit": "wants scikit-learn's wording; ours names the client and the class",
+    "check_fit2d_1feature": REAL_NUMBERS,
+    "check_fit2d_1sample": REAL_NUMBERS,
+    **dict.fromkeys(
+        (
+            "check_dict_unchanged",
+            "check_dont_overwrite_parameters",
+            "check_dtype_object",
+            "check_estimators_dtypes",
+            "check_estimators_fit_returns_self",
+            "check_estimators_nan_inf",
+            "check_estimators_overwrite_params",
+            "check_estimators_pickle",
+            "check_f_contiguous_array_estimator",
+            "check_fit2d_predict1d",
+            "check_fit_check_is_fitted",
+            "check_fit_idempotent",
+            "check_fit_score_takes_y",
+            "check_methods_sample_order_invariance",
+            "check_methods_subset_invariance",
+            "check_n_features_in",
+            "check_n_features_in_after_fitting",
+            "check_pipeline_consistency",
+            "check_readonly_memmap_input",
+            "check_transformer_data_not_an_array",
+            "check_transformer_general",
+            "check_transformer_preserve_dtypes",
+        ),
+        REAL_NUMBERS,
+    ),
+}
+
+
+@parametrize_with_checks(
+    [PSIClustering(n_init=1)], expected_failed_checks=lambda _: EXPECTED_FAILED_CHECKS, xfail_strict=True
+)
+def test_finding_18_scikit_learns_checks(estimator: PSIClustering, check: Callable[[PSIClustering], None]) -> None:
+    check(estimator)
+
+
 # Some checks of scikit-learn fit twenty points fifty times; its warnings are about those data.
 @pytest.mark.filterwarnings("ignore")
-def test_is_a_scikit_learn_estimator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_a_scikit_learn_estimator_of_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     def rounded(data: NDArray[np.float64]) -> Counts:
         """scikit-learn's checks feed real numbers: take hundredths for counts."""
         data = np.asarray(data, dtype=np.float64)
         return check_counts(np.where(data < 0, data, np.rint(100 * data) + 1))
 
     monkeypatch.setattr(clustpsi.clustering, "check_counts", rounded)
+    failed = ("check_clustering", "check_positive_only_tag_during_fit")
     check_estimator(
         PSIClustering(n_init=1),
-        expected_failed_checks={
-            "check_clustering": "feeds negative numbers, which are no counts",
-            "check_positive_only_tag_during_fit": "wants scikit-learn's wording; ours names the client and the class",
-        },
+        expected_failed_checks={name: EXPECTED_FAILED_CHECKS[name] for name in failed},
         on_skip=None,
     )
+
+
+@pytest.mark.parametrize(
+    ("features", "columns"), [("psi", ["psi", "psi_cat", "psi_dog"]), ("signed", ["signed_cat", "signed_dog"])]
+)
+def test_finding_18_transform_gives_data_frames_where_asked(features: str, columns: list[str]) -> None:
+    counts = pd.DataFrame([[9, 1], [8.0, 2], [1, 9], [0, 7]], columns=["cat", "dog"], index=list("abcd"))
+    fitted = PSIClustering(2, features=features, random_state=0).fit(counts)
+    plain = fitted.transform(counts)
+    frame = fitted.set_output(transform="pandas").transform(counts)
+    pd.testing.assert_frame_equal(frame, pd.DataFrame(plain, index=counts.index, columns=columns))
+    np.testing.assert_array_equal(fitted.predict(counts), fitted.labels_)
+    assert PSIClustering(2, features=features).fit(counts.to_numpy()).get_feature_names_out()[-1] == f"{features}_x1"
+
+
+def test_finding_18_whole_numbered_floats_are_counts() -> None:
+    counts = dirichlet(12, 0.3, seed=0)
+    fitted = [PSIClustering(random_state=0).fit(counts.astype(kind)) for kind in (np.int32, np.float32, np.float64)]
+    assert {tuple(each.labels_) for each in fitted} == {tuple(fitted[0].labels_)}

@@ -58,8 +58,11 @@ def test_changed_sources_and_versions_are_parsed_again_and_leave_nothing_behind(
     assert len(list((source.parent / ".clustpsi").iterdir())) == 1
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "manifest"])
-def test_damaged_entries_are_rebuilt(source: Path, damage: str) -> None:
+MANIFESTS = ["{", "{}", "[]", "null", "5", '{"numbers": 1}', '{"numbers": "x", "names": []}', "\0"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "delete", *MANIFESTS])
+def test_finding_36_damaged_entries_are_rebuilt(source: Path, damage: str) -> None:
     parser = Parser()
     cached(source.parent, [source], 1, parser)
     path = next((source.parent / ".clustpsi").rglob("numbers.npy"))
@@ -71,7 +74,7 @@ def test_damaged_entries_are_rebuilt(source: Path, damage: str) -> None:
     elif damage == "delete":
         path.unlink()
     else:
-        path.with_name("manifest.json").write_text("{")
+        path.with_name("manifest.json").write_text(damage)
     assert (cached(source.parent, [source], 1, parser)["numbers"] == 1).all()
     cached(source.parent, [source], 1, parser)
     assert parser.calls == 2

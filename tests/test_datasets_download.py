@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from clustpsi.datasets import download as downloads
+from clustpsi.datasets import files
 from clustpsi.datasets.download import download, fetch
 from clustpsi.errors import ClustPSIError
 
@@ -212,29 +213,55 @@ def test_cifar_is_unpacked_and_the_archive_goes(
 def zipped(name: str, content: str) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr(name, content)
+        deflated = zipfile.ZIP_DEFLATED if len(content) > 10_000 else None  # small ones can be read, and damaged
+        archive.writestr(name, content, deflated)
     return packed.getvalue()
 
 
+def person_file(code: str) -> str:
+    columns = dict.fromkeys(downloads.PUMS_COLUMNS, "1") | {"ST": code}
+    return f"{','.join(columns)}\n{','.join(columns.values())}\n"
+
+
 def test_states_are_unpacked_where_folktables_has_them(server: Server, tmp_path: Path) -> None:
-    header = ",".join(downloads.PUMS_COLUMNS) + "\n"
-    server.files = {"csv_pca.zip": zipped("psam_p06.csv", header), "csv_ptx.zip": zipped("psam_p48.csv", header)}
+    files = {"csv_pca.zip": ("psam_p06.csv", "06"), "csv_ptx.zip": ("psam_p48.csv", "48")}
+    server.files = {archive: zipped(name, person_file(code)) for archive, (name, code) in files.items()}
     new = fetch("acs_income", tmp_path, mirror=server.url, states=["CA", "TX"])
     assert new == [tmp_path / "2018/1-Year/psam_p06.csv", tmp_path / "2018/1-Year/psam_p48.csv"]
-    assert new[0].read_text() == header and len(list(new[0].parent.iterdir())) == 2
+    assert new[0].read_text() == person_file("06") and len(list(new[0].parent.iterdir())) == 2
     assert fetch("acs_income", tmp_path, mirror=server.url, states=["CA", "TX"]) == []
     with pytest.raises(ClustPSIError, match="unknown state 'XX'"):
         fetch("acs_income", tmp_path, states=["XX"])
 
 
-def test_corrupt_and_foreign_state_archives_are_refused(server: Server, tmp_path: Path) -> None:
-    content = zipped("psam_p06.csv", ",".join(downloads.PUMS_COLUMNS) + "\n")
-    for wrong in (content.replace(b"AGEP", b"AGEX", 1), b"<html>", zipped("other.csv", "x")):
-        server.files["csv_pca.zip"] = wrong
-        with pytest.raises(ClustPSIError, match=r"csv_pca\.zip is corrupt .* was removed"):
-            fetch("acs_income", tmp_path, mirror=server.url, states=["CA"])
-        assert list((tmp_path / "2018/1-Year").iterdir()) == []
-    server.files["csv_pca.zip"] = zipped("psam_p06.csv", "SERIALNO,AGEP\n")
-    with pytest.raises(ClustPSIError, match="has no column 'COW'"):
+GOOD = zipped("psam_p06.csv", person_file("06"))
+WRONG = {
+    "damaged": GOOD.replace(b"AGEP", b"AGEX", 1),
+    "a page": b"<html>",
+    "another member": zipped("other.csv", "x"),
+    "other columns": zipped("psam_p06.csv", "SERIALNO,AGEP\n"),
+    "another state": zipped("psam_p06.csv", person_file("48")),
+    "nobody": zipped("psam_p06.csv", person_file("06").split("\n")[0]),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_finding_36_a_wrong_state_archive_goes_and_a_good_one_takes_its_place(
+    server: Server, tmp_path: Path, wrong: str
+) -> None:
+    server.files["csv_pca.zip"] = WRONG[wrong]
+    with pytest.raises(ClustPSIError, match=r"csv_pca\.zip is not the official archive .* was removed") as caught:
         fetch("acs_income", tmp_path, mirror=server.url, states=["CA"])
-    assert not list(tmp_path.rglob("psam_*"))
+    assert "\n" not in str(caught.value) and list((tmp_path / "2018/1-Year").iterdir()) == []
+    server.files["csv_pca.zip"] = GOOD
+    assert len(fetch("acs_income", tmp_path, mirror=server.url, states=["CA"])) == 1
+
+
+def test_finding_36_a_state_archive_that_unpacks_without_end_is_refused(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "UNPACKED_LEAST", 10_000)
+    server.files["csv_pca.zip"] = zipped("psam_p06.csv", "x" * 3_000_000)
+    with pytest.raises(ClustPSIError, match="unpacks to more than"):
+        fetch("acs_income", tmp_path, mirror=server.url, states=["CA"])
+    assert list((tmp_path / "2018/1-Year").iterdir()) == []

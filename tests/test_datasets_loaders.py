@@ -11,6 +11,7 @@ import pytest
 
 from clustpsi.datasets import DATASETS, DataMissing, load_dataset
 from clustpsi.errors import ClustPSIError
+from conftest import clients_of
 
 TWEETS = "training.1600000.processed.noemoticon.csv"
 
@@ -133,7 +134,7 @@ def test_acs_reads_person_files_with_folktables_filter_and_label(tmp_path: Path)
     write_pums(tmp_path, "psam_p72.csv", 72, PINCP=[50001, 50001, 101], WKHP=[40, "", 40], PWGTP=[1, 1, 0])
     dataset = load_dataset("acs_income", data_dir=tmp_path)
     assert dataset.labels.tolist() == [1, 0, 1]
-    assert dataset.client_ids is not None and dataset.client_ids.tolist() == ["CA", "CA", "PR"]
+    assert clients_of(dataset) == ["CA", "CA", "PR"]
     features = everything(dataset)
     assert features.dtype == np.float32 and features.shape == (3, 10)
     np.testing.assert_allclose(features[:, 0], [0, 2, 0])  # AGEP 40, 50, 40: median 40, interquartile range 5
@@ -163,7 +164,7 @@ def test_acs_reads_the_filtered_parquet_copy(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "acs_income/acs_income_2018.parquet")
     dataset = load_dataset("acs_income", data_dir=tmp_path)
     assert dataset.labels.tolist() == [0, 1, 1]
-    assert dataset.client_ids is not None and dataset.client_ids.tolist() == ["AK", "AL", "TX"]
+    assert clients_of(dataset) == ["AK", "AL", "TX"]
     frame.assign(PINCP=[0, 1, 52000]).to_parquet(tmp_path / "acs_income/acs_income_2018.parquet")
     with pytest.raises(ClustPSIError, match="PINCP, row 3: 52000 is neither 0 nor 1"):
         load_dataset("acs_income", data_dir=tmp_path)
@@ -226,7 +227,7 @@ def test_serengeti_takes_the_13_most_frequent_species_and_known_columns(tmp_path
     assert features.shape == (39, 2 + 3)  # Count, Standing, two sites and the place for unseen ones
     counts = np.array([11, 51, 3] + [1] * 36)
     np.testing.assert_allclose(features[:, 0], (counts - counts.mean()) / counts.std(), rtol=1e-5)
-    assert dataset.client_ids is not None and dataset.client_ids[:2].tolist() == ["B04", "C05"]
+    assert clients_of(dataset)[:2] == ["B04", "C05"]
 
 
 def test_serengeti_copy_leaves_leaking_columns_out(tmp_path: Path) -> None:

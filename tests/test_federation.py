@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from clustpsi.datasets.base import Dataset
+from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.federation import Federation, build_federation
 
@@ -105,7 +105,7 @@ def test_an_official_test_part_can_be_left_out_or_merged():
 
 def test_natural_clients_keep_their_rows_and_names():
     ids = np.array(["rome", "oslo", "rome", "oslo", "oslo"] * 80)
-    federation = build_federation(toy(client_ids=ids), "natural", None, None, 42)
+    federation = build_federation(toy(client_ids=ClientIds.of(ids)), "natural", None, None, 42)
     assert federation.client_names == ("oslo", "rome")
     for name, train, test in zip(federation.client_names, federation.train, federation.test, strict=True):
         assert set(ids[train]) == set(ids[test]) == {name}
@@ -114,7 +114,9 @@ def test_natural_clients_keep_their_rows_and_names():
 
 def test_natural_clients_of_the_official_training_part():
     ids = np.where(np.arange(400) % 3 == 0, "oslo", "rome")
-    federation = build_federation(toy(client_ids=ids, official_test=np.arange(100)), "natural", None, None, 42)
+    federation = build_federation(
+        toy(client_ids=ClientIds.of(ids), official_test=np.arange(100)), "natural", None, None, 42
+    )
     assert federation.train_rows.tolist() == list(range(100, 400))
     assert all(set(ids[train]) == {name} for name, train in zip(federation.client_names, federation.train, strict=True))
 
@@ -122,7 +124,7 @@ def test_natural_clients_of_the_official_training_part():
 def test_natural_clients_with_one_sample_are_left_out_with_a_warning():
     ids = np.array(["many"] * 398 + ["one", "single"])
     with pytest.warns(ClustPSIWarning, match="2 of 3 natural clients of toy have a single sample"):
-        federation = build_federation(toy(client_ids=ids), "natural", None, None, 42)
+        federation = build_federation(toy(client_ids=ClientIds.of(ids)), "natural", None, None, 42)
     assert federation.client_names == ("many",)
     assert rows_of(federation) == list(range(398))
 
@@ -150,7 +152,7 @@ def test_what_cannot_be_built_is_named(arguments, message):
 
 def test_natural_clients_that_all_have_one_sample_cannot_be_used():
     with pytest.raises(ClustPSIError, match="no natural client"):
-        build_federation(toy(client_ids=np.arange(400).astype(str)), "natural", None, None, 42)
+        build_federation(toy(client_ids=ClientIds.of(map(str, range(400)))), "natural", None, None, 42)
 
 
 def test_counting_needs_no_jax():

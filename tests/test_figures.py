@@ -1,9 +1,11 @@
 """Figures: every one can be drawn, shows what its data says, reads well, and comes out the same every time."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,11 +17,12 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from clustpsi.config import Config
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments import study
 from clustpsi.methods import method_types
-from clustpsi.report import style
+from clustpsi.report import figures, style
 from clustpsi.report.figures import FIGURES, Request, draw
+from clustpsi.report.runs import read_runs, write_runs
 from clustpsi.results import Store, write_csv, write_json
 from conftest import clustpsi
 
@@ -34,6 +37,8 @@ def write_run(store: Store, accuracy: float, local: list[float], **settings: obj
     rounds = {"round": np.repeat([0, 40], len(local)), "client": [str(i) for i in range(len(local))] * 2}
     scores = {"accuracy": [0.0] * len(local) + local, "loss": 1.0}
     pd.DataFrame({**rounds, **scores}).to_parquet(folder / "accuracy.parquet")
+    curve = {"round": [0, 20, 40], "global_accuracy": [0.1, 0.3, accuracy], "ad": [0.9, 0.7, 1 - accuracy]}
+    write_csv(folder / "rounds.csv", {**curve, "participants": [0, 4, 4]})
     write_csv(folder / "clients.csv", {"client": rounds["client"][: len(local)], "count_a": [1] * len(local)})
     last = {"round": 40, "global_accuracy": accuracy, "ad": 1 - accuracy, "sdad": 0.1, "worst10": 0.1, "loss": 1.0}
     totals = dict.fromkeys(("num_parameters", "tau", "participants", "left_out", "bytes_up", "bytes_down"), 1)
@@ -65,8 +70,14 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def request_(runs: Path, studied: Path) -> Request:
-    return Request(num_clients=(4, 8), alphas=(0.3, 50.0), seeds=(42, 0), runs=runs, study=studied)
+def request_() -> Request:
+    return Request(num_clients=(4, 8), seeds=(42, 0))
+
+
+@pytest.fixture
+def requests(request_: Request, runs: Path, studied: Path) -> dict[str, Request]:
+    """What to ask of each figure, by what it is made from."""
+    return {"labels": request_, "runs": replace(request_, runs=runs), "a study": Request(study=studied)}
 
 
 def texts(figure: Figure) -> list[tuple[str, str, Bbox]]:
@@ -91,8 +102,11 @@ def texts(figure: Figure) -> list[tuple[str, str, Bbox]]:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_drawn_and_readable(name: str, request_: Request, tmp_path: Path) -> None:
-    drawing = draw(name, request_)
+def test_every_figure_is_drawn_and_readable(name: str, requests: dict[str, Request], tmp_path: Path) -> None:
+    request = requests[FIGURES[name].needs]
+    if FIGURES[name].needs == "labels" and "alphas" in FIGURES[name].takes:
+        request = replace(request, alphas=(0.3, 50.0))
+    drawing = draw(name, request)
     page = drawing.figure.bbox
     with style.publication_style():
         seen = texts(drawing.figure)
@@ -181,19 +195,130 @@ def test_partition_shows_every_training_sample_once() -> None:
     assert totals["similarity"].nunique() == 1
 
 
-def test_accuracy_is_the_mean_over_seeds(request_: Request) -> None:
-    data = draw("accuracy-similarity", request_).data
+def test_accuracy_is_the_mean_over_seeds(requests: dict[str, Request]) -> None:
+    data = draw("accuracy-similarity", requests["runs"]).data
     place = list(method_types()).index("fedprox")
     row = data[(data["agg_method"] == "fedprox") & (data["num_clients"] == 8) & (data["level"] == 0.03)].iloc[0]
     assert (row["mean"], row["std"], row["seeds"]) == pytest.approx((0.5 + 0.01 * place + 0.05, 0.05, 2))
     assert set(data["agg_method"]) == {*method_types(), *VARIANTS} - {"centralized"}
+    distances = draw("accuracy-similarity", replace(requests["runs"], score="ad"))
+    np.testing.assert_allclose(distances.data["mean"], 1 - data["mean"])
+    assert "centralized" not in distances.figure.axes[0].get_legend_handles_labels()[1]
+    with pytest.raises(ClustPSIError, match="none of these runs has macro_f1"):
+        draw("accuracy-similarity", replace(requests["runs"], score="macro_f1"))
 
 
-def test_local_accuracy_is_of_the_last_round_and_the_most_clients(request_: Request) -> None:
-    data = draw("local-ecdf", request_).data
+def test_local_accuracy_is_of_the_last_round_and_the_most_clients(requests: dict[str, Request]) -> None:
+    data = draw("local-ecdf", requests["runs"]).data
     cells = data.groupby(["partitioner", "level", "agg_method", "seed"])["accuracy"]
     assert (cells.count() == 8).all() and (cells.min() > 0).all()
     assert len(cells) == 3 * (len(method_types()) + len(VARIANTS) - 1) * 2
+
+
+def test_finding_2_only_the_chosen_runs_are_shown(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    write_run(store, 0.5, [0.5, 0.5])
+    write_run(store, 0.9, [0.9, 0.9], lr=0.1)
+    write_run(store, 0.7, [0.7, 0.7], lr=0.1, comm_rounds=9)
+    request = Request(runs=tmp_path, where={"lr": "0.1", "comm_rounds": "40"})
+    assert draw("local-ecdf", request).data["accuracy"].tolist() == [0.9, 0.9]
+    assert draw("rounds", request).data["mean"].tolist() == [0.1, 0.3, 0.9]
+    write_run(store, 0.9, [0.9, 0.9], lr=0.1, eval_every=20)  # the same run, looked at less often
+    assert draw("local-ecdf", request).data["accuracy"].tolist() == [0.9, 0.9]
+    assert draw("rounds", request).data["seeds"].tolist() == [1, 1, 1]
+
+
+def test_runs_on_natural_and_iid_clients_have_panels_too(tmp_path: Path) -> None:
+    for settings in ({"partitioner": "iid"}, {"client": "who", "dataset": "a.csv", "label": "y"}):
+        store = Store(tmp_path / settings.get("partitioner", "natural"))
+        write_run(store, 0.6, [0.5, 0.7], **settings)
+        for name in ("local-ecdf", "rounds"):
+            drawing = draw(name, Request(runs=store.root))
+            assert len(drawing.figure.axes) == 1 and len(drawing.figure.axes[0].lines) == 1
+    assert "a.csv, natural clients" in drawing.notes[0]
+
+
+def test_learning_curves_are_means_over_seeds(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs")
+    for seed, accuracy in enumerate((0.6, 0.8)):
+        write_run(store, accuracy, [0.5] * 4, seed=seed, agg_method="fedavg", num_clients=4)
+        write_run(store, 0.9, [0.5] * 4, seed=seed, agg_method="local", num_clients=4)
+        write_run(store, 0.2, [0.5] * 2, seed=seed, agg_method="fedavg", num_clients=2)
+        write_run(store, 0.99, [0.5] * 4, seed=seed, agg_method="centralized", partitioner="iid", num_clients=4)
+    drawing = draw("rounds", Request(runs=store.root))
+    data = drawing.data.set_index(["agg_method", "round"])
+    assert data.loc[("fedavg", 40), ["mean", "std", "seeds", "num_clients"]].tolist() == pytest.approx([0.7, 0.1, 2, 4])
+    (axes,) = drawing.figure.axes
+    lines = {line.get_label(): line.get_ydata() for line in axes.lines}
+    np.testing.assert_allclose(lines["FedAvg"], [0.1, 0.3, 0.7])
+    np.testing.assert_allclose(lines["centralized"], [0.1, 0.3, 0.99])
+    assert len(axes.collections) == 2  # bands
+    assert set(draw("rounds", Request(runs=store.root, score="ad")).data["agg_method"]) == {"fedavg", "local"}
+    trained = draw("rounds", Request(runs=store.root, score="participants", num_clients=(2,))).data
+    assert trained.query("agg_method == 'fedavg'")["mean"].tolist() == [0, 4, 4]
+    with pytest.raises(ClustPSIError, match="unknown score of rounds 'as': choose one of ad, global_accuracy"):
+        draw("rounds", Request(runs=store.root, score="as"))
+    with pytest.raises(ClustPSIError, match="unknown score of rounds 'round'"):
+        draw("rounds", Request(runs=store.root, score="round"))
+    csv = tmp_path / "runs.csv"
+    csv.write_text(write_runs(read_runs(store.root)[0]))
+    for name in ("rounds", "local-ecdf"):
+        with pytest.raises(ClustPSIError, match="needs their folders: name a store"):
+            draw(name, Request(runs=csv))
+    damaged = next(folder for folder in store if folder.config().agg_method == "local")
+    for name, file in (("rounds", "rounds.csv"), ("local-ecdf", "accuracy.parquet")):
+        (damaged / file).write_bytes(b"")
+        drawing = draw(name, Request(runs=store.root, where={"num_clients": "4"}))
+        assert f"left out {damaged.path}, which is damaged" in drawing.notes[0]
+
+
+def test_rounds_that_only_some_seeds_evaluated_are_not_averaged(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    write_run(store, 0.6, [0.5, 0.5], seed=0)
+    write_run(store, 0.8, [0.5, 0.5], seed=1, eval_every=40)
+    for folder in store:
+        if folder.config().seed == 1:
+            table = folder.rounds()
+            table.loc[table["round"] == 20, "global_accuracy"] = np.nan
+            table.to_csv(folder / "rounds.csv", index=False)
+    data = draw("rounds", Request(runs=tmp_path)).data
+    assert data["round"].tolist() == [0, 40] and data["seeds"].tolist() == [2, 2]
+
+
+def test_natural_clients_of_a_file(tmp_path: Path) -> None:
+    table = tmp_path / "a$b.csv"
+    who = np.repeat(["Zürich $1 {x} $2", "Genève", "[b]ern"], (100, 60, 40))
+    pd.DataFrame({"x": np.arange(200), "y": np.tile(["<$5", "$5^$"], 100), "who": who}).to_csv(table, index=False)
+    request = Request(dataset=str(table), label="y", client="who", seeds=(0,))
+    drawing = draw("partition", request)
+    assert drawing.data.groupby("client")["samples"].sum().to_dict() == {who[0]: 80, who[100]: 48, who[199]: 32}
+    with style.publication_style():
+        seen = [text for _, text, _ in texts(drawing.figure)]
+    assert {r"Zürich \$1 {x} \$2", "Genève", "[b]ern", r"<\$5"} <= set(seen)
+    drawing.write(tmp_path / "figure.pdf")
+    many = tmp_path / "many.csv"
+    pd.DataFrame({"x": np.arange(900), "y": [0, 1] * 450, "who": np.arange(900) // 5}).to_csv(many, index=False)
+    drawing = draw("partition", Request(dataset=str(many), label="y", client="who"))
+    shown = [text for kind, text, _ in texts(drawing.figure) if kind.startswith("x ticks")]
+    assert "179" not in shown and len(shown) < 12  # numbers, where names do not fit
+    with pytest.raises(ClustPSIError, match="--client shows the data's own clients, and --alphas"):
+        draw("partition", replace(request, alphas=(0.5,)))
+    with pytest.raises(ClustPSIError, match="the figure tau is made from labels and has no use for --client"):
+        draw("tau", request)
+
+
+@pytest.mark.parametrize("num_clients", [2, 4, 6, 20])
+def test_finding_17_ticks_are_whole_clients(num_clients: int) -> None:
+    drawing = draw("partition", Request(num_clients=(num_clients,), seeds=(3,), alphas=(5.0,)))
+    ticks = [text for kind, text, _ in texts(drawing.figure) if kind.startswith("x ticks")]
+    assert ticks and all(tick.isdigit() and int(tick) < num_clients for tick in ticks)
+
+
+def test_options_that_a_figure_does_not_take_are_refused(runs: Path) -> None:
+    with pytest.raises(ClustPSIError, match="is made from labels and has no use for --runs: it takes --dataset"):
+        draw("tau", Request(runs=runs))
+    with pytest.raises(ClustPSIError, match="no use for --seeds-list: it takes --study"):
+        draw("importances", Request(seeds=(1,)))
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
@@ -224,11 +349,28 @@ def test_infeasible_levels_are_left_out_and_named(monkeypatch: pytest.MonkeyPatc
         draw("skew-dirichlet", Request(num_clients=(1000,), seeds=(1,)))
 
 
+def test_finding_3_an_infeasible_level_shows_none_of_its_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sometimes(make: Callable[..., Any], *given: Any) -> Any:
+        if 7.0 in given and given[-1] == 1:  # the level's second seed
+            raise InfeasiblePartition("none")
+        return make(*given)
+
+    monkeypatch.setattr(figures, "draw_counts", partial(sometimes, figures.draw_counts))
+    monkeypatch.setattr(figures, "build_federation", partial(sometimes, figures.build_federation))
+    for name in ("skew-dirichlet", "tau", "silhouette"):
+        drawing = draw(name, Request(num_clients=(6,), alphas=(50.0, 7.0), seeds=(0, 1)))
+        of_dirichlet = drawing.data[drawing.data["partitioner"] == "dirichlet"]
+        assert set(of_dirichlet["level"]) == {50.0}
+        assert "left out, because infeasible: Dirichlet 7 with 6 clients" in drawing.notes
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], runs: Path) -> None:
     assert clustpsi("figure") == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in FIGURES)
     out = tmp_path / "skew.svg"
+    own = tmp_path / "own.csv"
+    own.write_text("the user's")
     few = ["--num-clients", "5", "--similarities", "0,1", "--seeds-list", "1"]
     assert clustpsi("figure", "skew-similarity", *few, "--output", str(out)) == 0
     assert capsys.readouterr().out.split() == [str(out), str(out.with_suffix(".csv"))]
@@ -238,8 +380,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], runs: P
         (["tau", "--output", str(tmp_path / "tau.jpg")], "written as .pdf, .svg, .png"),
         (["importances", "--study", str(tmp_path)], "clustpsi study metrics"),
         (["tau", "--num-clients", "x"], "whole numbers"),
+        (["tau", "--dataset", "nosuch.csv", "--output", "/nosuch/x.pdf"], "there is no folder /nosuch"),
+        (["accuracy-dirichlet", "--runs", str(own), "--output", str(own.with_suffix(".pdf"))], "would replace"),
+        (["partition", "--dataset", str(own), "--output", str(own.with_suffix(".svg"))], "would replace"),
         (["local-ecdf", "--runs", str(runs), "--dataset", "digit"], "did you mean 'digits'"),
         (["local-ecdf", "--runs", str(runs), "--where", "lr"], "setting=value"),
     ):
         assert clustpsi("figure", *wrong) == 2
         assert message in capsys.readouterr().err
+    assert own.read_text() == "the user's"

@@ -40,7 +40,8 @@ TRAINING = "--dataset {table} --label species --num-clients 3 --comm-rounds 1 --
 BASE = {
     "run": f"{TRAINING} --agg-method fedavg --seeds-list 0 --workers 1 --output {{out}}",
     "sweep": f"{TRAINING} --agg-method fedavg --seeds-list 0 --workers 1 --output {{out}}",
-    "tune": f"{TRAINING} --seeds-list 0 --workers 1 --output {{out}} --grid lr=0.1 --grid batch-size=8 --grid optimizer=sgd",
+    "tune": f"{TRAINING} --seeds-list 0 --workers 1 --output {{out}} --grid lr=0.1 --grid batch-size=8 "
+    "--grid optimizer=sgd",
     "study metrics": "--dataset digits --num-clients 3 --alphas 1,10 --similarities 0,1 --seeds 4 --models tree "
     "--measures wpsi,hellinger --output {out}",
     "figure": "--runs {store} --output {out}.svg --num-clients 3 --seeds-list 0 --alphas 1 --similarities 1",
@@ -246,7 +247,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with pytest.MonkeyPatch.context() as patch:
         _patch(patch)
         made = [part.format(**places, out=places["store"]) for part in BASE["run"].split()]
-        assert call([*"run".split(), *made, "--agg-method", "fedavg,clust_psi_pfl"])[0] == 0
+        assert call([*["run"], *made, "--agg-method", "fedavg,clust_psi_pfl"])[0] == 0
         assert call(["table", "runs", places["store"], "--output", places["csv"]])[0] == 0
         yield places
     os.chdir(here)

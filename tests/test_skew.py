@@ -174,6 +174,13 @@ def test_check_counts_takes_what_holds_whole_numbers():
         assert (checked == expected).all()
 
 
+def test_finding_26_counts_are_exact_up_to_their_limit():
+    half = 2**52
+    assert skew.check_counts([[half, 0], [half - 1, 1]]).sum() == 2**53
+    with pytest.raises(ClustPSIError, match="add up to"):
+        skew.check_counts([[half, 0], [half, 2]])
+
+
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
@@ -187,6 +194,7 @@ def test_check_counts_takes_what_holds_whole_numbers():
         ([[1, 2], [-3, 4]], "zero or more, but client 1 has -3 samples of class 0"),
         ([[1, 2.5]], "whole numbers, but client 0 has 2.5 samples of class 1"),
         ([[1, 2], [0, 0], [0, 0]], "client 1 has no samples"),
+        ([[4e18, 4e18], [4e18, 1]], "add up to 2.*53 .* not 1.2e.19"),
     ],
 )
 @pytest.mark.parametrize("function", [skew.check_counts, skew.psi, *FEDERATION_MEASURES])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clustpsi import compare, from_arrays, from_table
 from clustpsi.config import Config
 from clustpsi.datasets import load_dataset
-from clustpsi.datasets.base import Dataset, fingerprint
+from clustpsi.datasets.base import ClientIds, Dataset, fingerprint
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.results import Store
@@ -135,7 +135,7 @@ def test_any_change_of_the_data_changes_its_content(what: str) -> None:
             pick("class_names", ("a", "b"), ("ab", "")),
             lambda rows: features,
             model="logistic",
-            client_ids=pick("client_ids", np.array(["x", "y", "x", "y"]), None),
+            client_ids=pick("client_ids", ClientIds.of("xyxy"), ClientIds.of("xyyx")),
             official_test=pick("official_test", None, np.array([3])),
         )
 

@@ -159,7 +159,7 @@ def test_models_are_judged_on_what_they_have_not_seen() -> None:
     assert [set(part["dataset"][test]) for _, test in folds] == [{"a"}, {"b"}, {"c"}]
     assert all((train ^ test).all() for train, test in folds)
     with pytest.raises(ClustPSIError, match="way of holding out"):
-        list(study._splits(part, "nothing"))
+        study.analyse(part, models=("tree",), held_out="nothing")
 
 
 def test_without_lightgbm_nothing_is_started(
@@ -197,15 +197,32 @@ def test_lightgbm_takes_part() -> None:
         (["--num-clients", "1"], "at least 2"),
         (["--models", "forest"], "unknown model 'forest'"),
         (["--dataset", "digit", "--models", "tree"], "did you mean 'digits'"),
+        (["--measures", "wpsi,x"], "unknown measure 'x'"),
+        (["--measures", "wpsi"], "at least two different measures"),
+        (["--held-out", "x"], "unknown way of holding out 'x'"),
+        (["--held-out", "dataset"], "needs at least two of them"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_finding_35_bad_input_is_one_sentence_before_any_work(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(study, "draw_counts", lambda *_: pytest.fail("a partition was drawn"))
     given = ["--dataset", "digits", "--models", "tree", *options, "--output", str(tmp_path / "study")]
     assert clustpsi("study", "metrics", *given) == 2
     error = capsys.readouterr().err
     assert message in error and len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    given = ["--dataset", "digits", "--models", "tree", "--output", str(tmp_path / "file")]
+    assert clustpsi("study", "metrics", *given) == 2
+    assert "cannot write" in capsys.readouterr().err
 
 
 def test_the_papers_levels_are_among_the_eleven() -> None:

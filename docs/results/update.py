@@ -10,7 +10,6 @@ prints.
 
 import contextlib
 import io
-import os
 import re
 import shlex
 import sys
@@ -39,7 +38,6 @@ def updated(page: str) -> str:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("COLUMNS", "200")
     before = PAGE.read_text()
     after = updated(before)
     if "--check" in sys.argv[1:]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from clustpsi.config import Config
 from clustpsi.datasets.base import Dataset
+from clustpsi.errors import ClustPSIError
 from clustpsi.report.runs import run_row
 from clustpsi.results import Store
 from clustpsi.run import open_cell, run
@@ -16,7 +17,7 @@ from clustpsi.sources import Sources
 
 
 def compare(
-    dataset: str | Dataset = "digits",
+    dataset: str | Path | Dataset = "digits",
     methods: Sequence[str] = ("fedavg", "local", "clust_psi_pfl"),
     *,
     seeds: Sequence[int] = (42, 0, 1),
@@ -48,10 +49,15 @@ def compare(
     >>> table[["agg_method", "seed", "comm_rounds"]].values.tolist()
     [['fedavg', 0, 1]]
     """
+    if not isinstance(dataset, str | Path | Dataset):
+        raise ClustPSIError(
+            f"compare takes a data set's name, a file or a Dataset, not a {type(dataset).__name__}: "
+            "make a Dataset of a data frame with clustpsi.from_table(frame, label=...), of arrays with from_arrays"
+        )
     given = dataset if isinstance(dataset, Dataset) else None
     if given is not None and given.client_ids is not None:
         settings = {"partitioner": "natural", **settings}
-    settings["dataset"] = dataset if isinstance(dataset, str) else dataset.name
+    settings["dataset"] = str(dataset) if given is None else given.name
     rows = []
     with tempfile.TemporaryDirectory() as unkept:
         store = Store(Path(unkept if output is None else output))

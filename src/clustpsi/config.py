@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from clustpsi.datasets.files import is_file_name
+from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.limits import LARGEST
 from clustpsi.methods import make_method, method_spec
@@ -16,9 +18,11 @@ from clustpsi.methods.base import check_option, option
 
 # How skewed a partition is where nobody says: strongly.
 LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
+NUM_CLIENTS = 20
 
-# Options that came later: where they are not used, runs are written as before there were any, and keep their names.
-LATER_OPTIONS = ("word_vectors", "content")
+# Options that came later: where they have their defaults, runs are written as before there were any, and keep their
+# names.
+LATER_OPTIONS = ("word_vectors", "content", "drop", "drop_unlabelled", "min_class", "sep", "no_header")
 
 # Characters of a run's folder name, and of the data set's part in it: file systems allow 255 bytes.
 LONGEST_NAME, LONGEST_DATASET = 200, 64
@@ -36,15 +40,24 @@ class Config:
     Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.sources.identified` fills in.
     """
 
-    dataset: str = option("digits", "name of a data set, or a CSV, Parquet or NPZ file")
+    dataset: str = option("digits", "name of a data set, or a file: a table (CSV, Parquet, ...) or arrays (NPZ)")
     label: str | None = option(None, "column to predict, for a file")
     client: str | None = option(
         None, "column that names the client of each row, for a file: implies --partitioner natural"
     )
     text: str | None = option(None, "columns of running text, comma-separated, for a file")
-    partitioner: str = option(
-        "dirichlet",
-        "how samples are spread over clients",
+    drop: str | None = option(None, "columns not to use, comma-separated, for a file")
+    drop_unlabelled: bool = option(False, "omit rows without a label, for a file")
+    min_class: int | None = option(
+        None, "merge classes with fewer samples than this into one, called other, for a file", least=2
+    )
+    sep: str | None = option(
+        None, "what separates the cells of a CSV file: a character, tab or space (default: it is found out)"
+    )
+    no_header: bool = option(False, "the first line of a CSV file is data: its columns are called 0, 1, 2, ...")
+    partitioner: str | None = option(
+        None,
+        "how samples are spread over clients (default: dirichlet, and natural with --client)",
         choices=("dirichlet", "similarity", "iid", "natural"),
     )
     non_iid_param: float | None = option(
@@ -53,7 +66,10 @@ class Config:
         most=1e6,
     )
     num_clients: int | None = option(
-        20, "K, the number of clients (natural clients: all there are)", least=2, most=10_000_000
+        None,
+        f"K, the number of clients (default: {NUM_CLIENTS}; natural clients: all there are)",
+        least=2,
+        most=10_000_000,
     )
     split: str = option(
         "auto",
@@ -78,18 +94,30 @@ class Config:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            check_option(f"--{each.name.replace('_', '-')}", getattr(self, each.name), each.metadata)
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                check_option(f"--{each.name.replace('_', '-')}", value, each.metadata)
 
     def checked(self) -> "Config":
         """The same configuration in its canonical form, so that equal runs have equal configurations."""
-        partitioner = self.partitioner if self.client is None else "natural"
+        partitioner = self.partitioner or ("dirichlet" if self.client is None else "natural")
         num_clients, param = self.num_clients, self.non_iid_param
+        if self.client is not None and partitioner != "natural":
+            raise ClustPSIError(
+                f"--client {self.client} makes the clients those of the data, and --partitioner {partitioner} makes "
+                "others: give one of them"
+            )
+        if partitioner == "natural":
+            for flag, value in (("--num-clients", num_clients), ("--non-iid-param", param)):
+                if value is not None:
+                    raise ClustPSIError(
+                        f"{flag} {value:g} contradicts natural clients, who are those of the data (--client, or "
+                        "--partitioner natural): leave one of them out"
+                    )
+        elif num_clients is None:
+            num_clients = NUM_CLIENTS
         if param is None or partitioner not in LEVELS:
             param = LEVELS.get(partitioner)
-        if partitioner == "natural":
-            num_clients = None
-        elif num_clients is None:
-            raise ClustPSIError(f"the {partitioner} partition needs --num-clients")
         if partitioner == "dirichlet" and not (param is not None and 0 < param < math.inf):
             raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
         if partitioner == "similarity" and not (param is not None and 0 <= param <= 1):
@@ -99,12 +127,28 @@ class Config:
             dataset=canonical_path(self.dataset) if is_file_name(self.dataset) else self.dataset,
             word_vectors=None if self.word_vectors is None else canonical_path(self.word_vectors),
             agg_method=method_spec(make_method(self.agg_method)),
+            drop=None if self.drop is None else ",".join(sorted(set(column_names(self.drop)))),
+            sep=None if self.sep is None else separator(self.sep),
             partitioner=partitioner,
             non_iid_param=None if param is None else float(param),
             num_clients=num_clients,
             fraction=float(self.fraction),
             lr=float(self.lr),
         )
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a file of the user's own is read: arguments of :func:`clustpsi.datasets.load_dataset`."""
+        return {
+            "label": self.label,
+            "client": self.client,
+            "text": column_names(self.text),
+            "drop": column_names(self.drop),
+            "drop_unlabelled": self.drop_unlabelled,
+            "min_class": self.min_class,
+            "sep": self.sep,
+            "no_header": self.no_header,
+        }
 
     @property
     def cell(self) -> dict[str, Any]:
@@ -118,7 +162,7 @@ class Config:
         where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST_DATASET]
         how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
         clients = "" if self.num_clients is None else f"k{self.num_clients}"
-        before = [part for part in (where, self.partitioner + level, clients) if part]
+        before = [part for part in (where, f"{self.partitioner}{level}", clients) if part]
         after = [f"seed{self.seed}", self.digest]
         room = LONGEST_NAME - len("-".join([*before, "", *after]))
         return "-".join([*before, how[:room], *after])
@@ -135,7 +179,7 @@ class Config:
             values["dataset"] = Path(self.dataset).name
         if self.word_vectors is not None:
             values["word_vectors"] = Path(self.word_vectors).name
-        unused = [name for name in LATER_OPTIONS if values[name] is None]
+        unused = [name for name in LATER_OPTIONS if values[name] == self.__dataclass_fields__[name].default]
         return {"format": FORMAT, **{key: value for key, value in values.items() if key not in unused}}
 
     @classmethod
@@ -152,14 +196,9 @@ class Config:
         return cls(**{key: value for key, value in values.items() if key in known})
 
 
-def is_file_name(dataset: str) -> bool:
-    """Whether a data set is named by its file: by a path, or by a name with an ending.
-
-    >>> [is_file_name(name) for name in ("digits", "birds.csv", "data/birds")]
-    [False, True, True]
-    """
-    path = Path(dataset)
-    return bool(path.suffix) or len(path.parts) > 1
+def column_names(text: str | None) -> tuple[str, ...]:
+    """Names of columns, from a text with commas between them."""
+    return () if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def canonical_path(name: str) -> str:

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi import skew
 from clustpsi.clustering import PSIClustering
-from clustpsi.datasets.files import read_csv, read_parquet
-from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.datasets.counts import CountTable, read_counts
+from clustpsi.datasets.labels import Name
+from clustpsi.errors import ClustPSIError
 
 # What credit scoring reads into a PSI: below 0.1 no significant shift, up to 0.25 a moderate one, above a major one.
 BANDS = ((0.1, "none"), (0.25, "moderate"), (np.inf, "major"))
@@ -45,6 +46,8 @@ class Diagnosis:
         What each class adds to it (K x C).
     clustering
         The fitted clustering; its ``labels_`` are the clusters.
+    notes
+        A sentence for each thing that was guessed or omitted when a table was read.
     """
 
     client_names: tuple[str, ...]
@@ -54,6 +57,7 @@ class Diagnosis:
     psi: NDArray[np.float64]
     terms: NDArray[np.float64]
     clustering: PSIClustering
+    notes: tuple[str, ...] = ()
 
     @property
     def class_shares(self) -> NDArray[np.float64]:
@@ -96,97 +100,76 @@ class Diagnosis:
                 for c in range(clusters.max() + 1)
             ],
             "clients": self.clients().to_dict(orient="records"),
+            "notes": list(self.notes),
         }
 
 
 def diagnose(
-    counts: ArrayLike,
+    counts: "ArrayLike | pd.DataFrame | str | Path",
     client_names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
+    *,
+    label: Name | None = None,
+    client: Name | None = None,
+    drop: Name | Sequence[Name] = (),
+    drop_unlabelled: bool = False,
+    min_class: int | None = None,
+    sep: str | None = None,
+    no_header: bool = False,
     **clustering: Any,
 ) -> Diagnosis:
-    """Diagnose a federation from its label counts (a row a client, a column a class).
+    """Diagnose a federation from its label counts, or from a table of samples.
 
-    ``clustering`` goes to :class:`clustpsi.PSIClustering`.
+    Parameters
+    ----------
+    counts
+        Label counts, one row per client and one column per class: an array, a data frame or a file. Or, with ``label``
+        and ``client``, a data frame or a file with one row per sample.
+    client_names, class_names
+        Names for the rows and columns of an array.
+    label, client, drop, drop_unlabelled, min_class, sep, no_header
+        For a table: as in :func:`clustpsi.from_table`.
+    clustering
+        Goes to :class:`clustpsi.PSIClustering`.
 
+    Examples
+    --------
     >>> report = diagnose([[90, 10], [88, 12], [10, 90], [12, 88]])
     >>> report.clustering.n_clusters_, report.clients()["shift"].tolist()
     (2, ['major', 'major', 'major', 'major'])
     """
-    table = skew.check_counts(counts)
+    if isinstance(counts, pd.DataFrame | str | Path):
+        given = read_counts(
+            counts,
+            label,
+            client,
+            drop=drop,
+            drop_unlabelled=drop_unlabelled,
+            min_class=min_class,
+            sep=sep,
+            no_header=no_header,
+        )
+    elif label is None and client is None and not (drop or drop_unlabelled or min_class or sep or no_header):
+        table = skew.check_counts(counts)
+        given = CountTable(table, tuple(map(str, range(len(table)))), tuple(map(str, range(table.shape[1]))))
+    else:
+        raise ClustPSIError(
+            "label, client and the other names of columns are for data frames and files, not for arrays"
+        )
+    table = given.counts
     if len(table) < 2:
         raise ClustPSIError("a federation needs at least two clients to compare, and there is one row of counts")
     if np.count_nonzero(table.sum(axis=0)) < 2:
         raise ClustPSIError("all samples have the same label: with one class there is no label skew to measure")
-    names = tuple(map(str, range(len(table)) if client_names is None else client_names))
-    classes = tuple(map(str, range(table.shape[1]) if class_names is None else class_names))
     model = PSIClustering(**{"random_state": 0, **clustering}).fit(table)
     kind: dict[str, Any] = {"smoothing": model.smoothing, "epsilon": model.epsilon}
     return Diagnosis(
-        names,
-        classes,
+        given.clients if client_names is None else tuple(map(str, client_names)),
+        given.classes if class_names is None else tuple(map(str, class_names)),
         table,
         skew.measures(table, **kind),
         skew.psi(table, **kind),
         skew.psi_terms(table, **kind),
         model,
+        given.notes,
     )
-
-
-def read_counts(
-    path: Path, label: str | None = None, client: str | None = None
-) -> tuple[NDArray[np.int64], list[str], list[str]]:
-    """Label counts, client names and class names from a CSV or Parquet file.
-
-    With ``label`` the file is a labelled table: a row a sample, ``client`` names its client.  Without, it has a row a
-    client and a column a class; the column ``client``, or else a first column that is not numeric, names the clients.
-    """
-    frame = _read_table(path)
-    for column in filter(None, (label, client)):
-        if column not in frame.columns:
-            raise unknown_name(f"column of {path}", column, map(str, frame.columns))
-    if label is not None:
-        if client is None:
-            raise ClustPSIError("a labelled table needs --client too: the column that names the client of each row")
-        for column in (label, client):
-            if frame[column].isna().any():
-                row = int(np.flatnonzero(frame[column].isna())[0])
-                raise ClustPSIError(
-                    f"{path}: column {column!r} is empty in data row {row + 1}; every row needs a label and a client"
-                )
-        table = pd.crosstab(frame[client], frame[label])
-        return (
-            skew.check_counts(table.to_numpy()),
-            [str(each) for each in table.index],
-            [str(each) for each in table.columns],
-        )
-    if client is None and len(frame.columns) > 1 and not pd.api.types.is_numeric_dtype(frame[frame.columns[0]]):
-        client = str(frame.columns[0])
-    names = [str(i) for i in range(len(frame))] if client is None else [str(each) for each in frame[client]]
-    if client is not None:
-        frame = frame.drop(columns=client)
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ClustPSIError(
-                f"{path}: client {twice!r} has more than one row of counts; for a table of samples give --label too"
-            )
-    for column in frame.columns:
-        if not pd.api.types.is_numeric_dtype(frame[column]):
-            raise ClustPSIError(
-                f"{path}: column {column!r} is not numeric, but counts are whole numbers; "
-                "for a table of samples give --label and --client"
-            )
-        missing = frame[column].isna()
-        if missing.any():
-            first = names[int(np.flatnonzero(missing)[0])]
-            raise ClustPSIError(f"{path}: column {column!r} has no count for client {first!r}; write 0 for none")
-    return skew.check_counts(frame.to_numpy()), names, [str(column) for column in frame.columns]
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise ClustPSIError(f"there is no file {path}: a CSV or Parquet file of label counts is needed")
-    frame = read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else read_csv(path)
-    if frame.empty:
-        raise ClustPSIError(f"{path} has no rows: it needs a row a client")
-    return frame

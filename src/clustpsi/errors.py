@@ -23,6 +23,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ClustPSIError:
     "unknown method 'fedavgg': did you mean 'fedavg'? (known: fedavg, local)"
     """
     choices = sorted(known)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]!r}? (known: {', '.join(choices)})" if near else f"choose one of {', '.join(choices)}"
+    near = nearest(name, choices)
+    hint = f"choose one of {', '.join(choices)}" if near is None else f"{near} (known: {', '.join(choices)})"
     return ClustPSIError(f"unknown {kind} {name!r}: {hint}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The question whether the nearest known name was meant, where one is near; capitals do not matter.
+
+    >>> nearest("INCOM", ["age", "income"])
+    "did you mean 'income'?"
+    """
+    choices = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
+    return f"did you mean {choices[near[0]]!r}?" if near else None

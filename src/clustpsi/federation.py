@@ -180,7 +180,8 @@ def _partition(
 def _natural(dataset: Dataset, rows: Rows) -> tuple[list[Rows], tuple[str, ...]]:
     if dataset.client_ids is None:
         raise ClustPSIError(f"{dataset.name} has no natural clients: use another partitioner than 'natural'")
-    parts, names = partition.natural(dataset.client_ids[rows])
+    parts, numbers = partition.natural(dataset.client_ids.codes[rows])
+    names = [dataset.client_ids.names[int(number)] for number in numbers]
     kept = [client for client, part in enumerate(parts) if len(part) >= 2]
     if not kept:
         raise ClustPSIError(f"no natural client of {dataset.name} has the 2 samples it takes to train and test")

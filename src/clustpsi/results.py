@@ -56,7 +56,9 @@ def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(columns)
-    table.writerows(zip(*(np.asarray(column).tolist() for column in columns.values()), strict=True))
+    # Names stay as they are: in an array each would take as much room as the longest.
+    plain = [column if isinstance(column, tuple) else np.asarray(column).tolist() for column in columns.values()]
+    table.writerows(zip(*plain, strict=True))
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 
 

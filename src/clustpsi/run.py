@@ -102,6 +102,8 @@ def open_cell(
     config: Config, *, dataset: Dataset | None = None, data_dir: Path | None = None, workers: int | None = None
 ) -> Cell:
     """Load the data (unless it is given), spread it over clients and set the simulator up."""
+    config = config.checked()
+    assert config.partitioner is not None
     dataset = dataset or Sources(data_dir).load(config)
     federation = build_federation(
         dataset, config.partitioner, config.non_iid_param, config.num_clients, config.seed, config.split

@@ -15,11 +15,14 @@ Smoothing = Literal["additive", "clip", "laplace"]
 #: How a class that a client does not have is kept from making PSI infinite, and the default strength of each way.
 SMOOTHINGS: dict[str, float] = {"additive": 1e-6, "clip": 1e-4, "laplace": 0.5}
 
+#: Most samples of a federation: up to here every count and every sum of counts is exact in double precision.
+MAX_SAMPLES = 2**53
+
 
 def check_counts(counts: ArrayLike) -> NDArray[np.int64]:
     """Label counts as an int64 array (clients x classes), or a :class:`ClustPSIError` that says what is wrong.
 
-    Lists, arrays, data frames and whole-numbered floats will do.
+    Lists, arrays, data frames and whole-numbered floats will do. All counts together may be 2**53 at most.
 
     >>> check_counts([[3.0, 0.0], [1.0, 2.0]])
     array([[3, 0],
@@ -46,6 +49,11 @@ def check_counts(counts: ArrayLike) -> NDArray[np.int64]:
             raise ClustPSIError(
                 f"label counts must be {right}, but client {client} has {found:g} samples of class {label}"
             )
+    total = values.sum()
+    if total > MAX_SAMPLES:
+        raise ClustPSIError(
+            f"label counts must add up to 2**53 (about 9e15) at most, where sums are still exact, not {total:.3g}"
+        )
     without = np.flatnonzero(values.sum(axis=1) == 0)
     if without.size:
         raise ClustPSIError(f"client {without[0]} has no samples, so it has no label distribution: leave it out")

@@ -10,13 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clustpsi.config import Config, is_file_name
-from clustpsi.datasets import Dataset, data_folder, load_dataset
-from clustpsi.datasets.files import reading
+from clustpsi.config import Config
+from clustpsi.datasets import Dataset, data_folder, is_file_name, load_dataset
+from clustpsi.datasets.files import is_there, reading
 from clustpsi.errors import ClustPSIError
-
-#: The settings that say which data a run has.
-SETTINGS = ("dataset", "label", "client", "text")
 
 
 class Sources:
@@ -29,13 +26,10 @@ class Sources:
 
     def load(self, config: Config) -> Dataset:
         """The data set of a run, as it is now."""
-        key = ([getattr(config, name) for name in SETTINGS], self._stamp(config))
+        key = (config.dataset, config.reading, self._stamp(config))
         if self._dataset is None or key != self._key:
             self._dataset = None  # the old one's memory is free before the new one takes any
-            columns = tuple(column.strip() for column in config.text.split(",")) if config.text else ()
-            self._dataset = load_dataset(
-                config.dataset, data_dir=self.data_dir, label=config.label, client=config.client, text=columns
-            )
+            self._dataset = load_dataset(config.dataset, data_dir=self.data_dir, **config.reading)
             self._key = key
         return self._dataset
 
@@ -44,7 +38,7 @@ class Sources:
         contents: dict[Any, str] = {}
         known, unknown = [], {}
         for config in configs:
-            key = tuple(getattr(config, name) for name in (*SETTINGS, "word_vectors"))
+            key = (config.dataset, config.word_vectors, *config.reading.values())
             try:
                 if key not in contents:
                     contents[key] = content(config, self.load(config))
@@ -57,7 +51,7 @@ class Sources:
         """What changes whenever the data may have changed."""
         if is_file_name(config.dataset):
             path = Path(config.dataset).expanduser()
-            return _file_hash(path) if path.is_file() else None
+            return _file_hash(path) if is_there(path) and path.is_file() else None
         folder = data_folder(self.data_dir) / config.dataset
         files = sorted(path for path in folder.rglob("*") if path.is_file() and ".clustpsi" not in path.parts)
         return folder, [(path, path.stat().st_size, path.stat().st_mtime_ns, path.stat().st_ino) for path in files]

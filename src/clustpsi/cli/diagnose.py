@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clustpsi.cli.options import config_options, with_options
+from clustpsi.config import column_names
 from clustpsi.printing import console, counted, print_table, printable
 
 if TYPE_CHECKING:
@@ -17,15 +19,17 @@ if TYPE_CHECKING:
 
 STYLE = {"none": "green", "moderate": "yellow", "major": "red"}
 SHIFT = {"none": "no significant shift", "moderate": "moderate shift", "major": "major shift"}
+READING = ("drop", "drop_unlabelled", "min_class", "sep", "no_header")  # options that run has as well
 SHOWN = 50  # clients in the terminal; --json has them all
 WEAK = 0.25  # silhouette below which Kaufman and Rousseeuw (1990) see no substantial structure
 
 
 def command(
+    *,
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV or Parquet: label counts, a row a client; or, with --label and --client, a row a sample."
+            help="Table of label counts, one row per client; or, with --label and --client, one row per sample."
         ),
     ],
     label: Annotated[str | None, typer.Option(help="Column with the label, where each row is a sample.")] = None,
@@ -41,24 +45,36 @@ def command(
     psi_epsilon: Annotated[
         float | None, typer.Option(help="Strength of the smoothing.", show_default="the smoothing's own")
     ] = None,
+    psi_search: Annotated[
+        str,
+        typer.Option(
+            help="K-means solution: best (best silhouette within 2 % of the lowest inertia) or plain (the paper's)."
+        ),
+    ] = "best",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of K-means++.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    **reading: Any,
 ) -> None:
     """Measure the label skew of a federation, name the classes that drive it, and cluster its clients."""
-    from clustpsi.diagnosis import diagnose, read_counts
+    from clustpsi.diagnosis import diagnose
 
-    counts, names, classes = read_counts(file, label, client)
     options: dict[str, Any] = {
         "features": psi_features,
         "smoothing": psi_smoothing,
         "epsilon": psi_epsilon,
+        "search": psi_search,
         "random_state": seed,
+        "n_clusters": "auto" if tau_clusters is None else tau_clusters,
     }
-    report = diagnose(counts, names, classes, n_clusters="auto" if tau_clusters is None else tau_clusters, **options)
+    reading["drop"] = column_names(reading["drop"])
+    report = diagnose(file, label=label, client=client, **reading, **options)
     if as_json:
         print(json.dumps(report.as_dict() | {"advice": advice(report)}, indent=2))
     else:
         _print(report, console())
+
+
+with_options(command, [each for each in config_options() if each.name in READING])
 
 
 def _print(report: "Diagnosis", to: Console) -> None:

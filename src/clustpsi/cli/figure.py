@@ -1,13 +1,14 @@
-"""``clustpsi figure``: the paper's figures, as PDF, SVG or PNG."""
+"""``clustpsi figure``: figures, the paper's and others, as PDF, SVG or PNG."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from clustpsi.cli.lists import Where, numbers, parse_seeds
+from clustpsi.cli.lists import Where, numbers, parse_seeds, texts
+from clustpsi.cli.notes import Quiet, notes
+from clustpsi.printing import console, print_table, printable
 
 
 def command(
@@ -16,15 +17,32 @@ def command(
         str | None, typer.Option(help="Data set.", show_default="digits; for runs, the only one in the store")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column with the label, where the data set is a file.")] = None,
+    client: Annotated[
+        str | None,
+        typer.Option(help="Column that names the client of each row, where the data set is a file: for partition."),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Columns of running text, comma-separated, where the data set is a file.")
+    ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder of runs (or a CSV of them), for figures made from runs.")] = Path(
-        "runs"
-    ),
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Folder of runs (or a CSV of them), for figures made from runs.", show_default="runs"),
+    ] = None,
     where: Where = None,
-    study: Annotated[Path, typer.Option(help="Folder of a study, for the importances.")] = Path("study"),
+    score: Annotated[
+        str | None,
+        typer.Option(
+            help="What rounds and accuracy-... show: a column of rounds.csv, such as ad, worst10 or loss.",
+            show_default="global_accuracy",
+        ),
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="Folder of a study, for the importances.", show_default="study")
+    ] = None,
     num_clients: Annotated[
         str | None, typer.Option(help="Numbers of clients, comma-separated.", show_default="the figure's own")
     ] = None,
@@ -40,36 +58,40 @@ def command(
     output: Annotated[
         Path | None, typer.Option(help="File: .pdf, .svg or .png; its data goes beside it.", show_default="NAME.pdf")
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
-    """Draw a figure of the paper, and write the data it shows beside it as CSV."""
-    from clustpsi.report import figures, style  # here, because --help needs neither SciPy nor scikit-learn
+    """Draw a figure, and write the data it shows beside it as CSV."""
+    from clustpsi.report import figures  # here, because --help needs neither SciPy nor scikit-learn
     from clustpsi.report.runs import parse_filters
 
-    console = Console(stderr=True)
     if name is None:
         table = Table("figure", "made from", "shows")
         for key, kind in figures.FIGURES.items():
             table.add_row(key, kind.needs, kind.shows)
-        Console().print(table)
+        print_table(table, console())
         return
     path = Path(f"{name}.pdf") if output is None else output
-    style.check_format(path)
     request = figures.Request(
         dataset=dataset,
         data_dir=data_dir,
         label=label,
+        client=client,
+        text=None if text is None else tuple(texts("--text", text)),
         num_clients=None if num_clients is None else numbers("--num-clients", num_clients, int),
         alphas=None if alphas is None else numbers("--alphas", alphas, float),
         similarities=None if similarities is None else numbers("--similarities", similarities, float),
         seeds=None if seeds_list is None else parse_seeds(seeds_list),
         runs=runs,
         where=parse_filters(where or []),
+        score=score,
         study=study,
     )
-    with console.status(f"drawing {name}"):
+    figures.check_request(name, request, path)
+    told = notes(quiet)
+    with told.status(f"drawing {name}"):
         drawing = figures.draw(name, request)
     data = drawing.write(path)
     for note in drawing.notes:
-        console.print(f"[dim]{note}[/]")
-    print(path)
-    print(data)
+        told.print(printable(note), style="dim")
+    for written in (path, data):
+        print(printable(str(written)))

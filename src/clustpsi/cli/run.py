@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,15 +108,18 @@ def command(
         for method in methods
     }
 
+    from clustpsi.datasets.columns import describe
     from clustpsi.results import Store  # here, because pandas and JAX take their time to load, and --help needs neither
     from clustpsi.run import open_cell, run
     from clustpsi.sources import Sources, identified
 
     sources = Sources(data_dir)
     data = sources.load(next(iter(configs.values())))
+    told = notes(quiet)
+    for line in describe(data.columns):
+        told.print(printable(line), style="dim")
     configs = {key: identified(config, data) for key, config in configs.items()}
     store = Store(output)
-    told = notes(quiet)
     folders: dict[str, list[RunFolder]] = {}
     with Watcher(told, list(configs.values())) as watcher:
         for seed in seeds:
@@ -144,7 +147,8 @@ def command(
     constants = constant_rows(next(iter(folders.values())))
     if as_json:
         shared = {key: value for key, value in first.cell.items() if key != "seed"}
-        report = {"settings": shared, "seeds": seeds, "methods": rows, "constant": constants}
+        kinds = [asdict(column) for column in data.columns]
+        report = {"settings": shared, "seeds": seeds, "columns": kinds, "methods": rows, "constant": constants}
         print(json.dumps(report, indent=2))
     else:
         print_table(summary_table(first, rows, constants, columns, len(seeds)), console())

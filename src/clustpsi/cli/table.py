@@ -1,20 +1,22 @@
-"""``clustpsi table``: the paper's tables from a store of runs."""
+"""``clustpsi table``: tables from a store of runs."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import typer
 
 from clustpsi.cli.lists import Where
-from clustpsi.errors import ClustPSIError, unknown_name
-from clustpsi.files import write_atomically
-from clustpsi.report.runs import parse_filters, read_runs, select, write_runs
-from clustpsi.report.sheet import FORMATS, Sheet, render
+from clustpsi.errors import ClustPSIError
+from clustpsi.files import check_writable, write_atomically
+from clustpsi.printing import console, printable
+from clustpsi.report.sheet import FORMATS, Sheet, check_format, render, show
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer(
-    help="Tables from a store of runs: the paper's two, tests of differences, what is in the clusters, and all runs."
+    help="Tables from a store of runs: scores, tests of differences, costs, what is in the clusters, all runs."
 )
 
 Source = Annotated[Path, typer.Argument(help="Store: a folder of runs, or a CSV that `clustpsi table runs` wrote.")]
@@ -24,6 +26,10 @@ Dataset = Annotated[str | None, typer.Option(help="Data sets, comma-separated.",
 NumClients = Annotated[int | None, typer.Option(help="K.", show_default="the largest in the store")]
 CommRounds = Annotated[int | None, typer.Option(help="T, where runs differ in it.")]
 AggMethod = Annotated[str | None, typer.Option(help="Methods, comma-separated, as in the store.", show_default="all")]
+Score = Annotated[
+    str,
+    typer.Option(help="global_accuracy, balanced_accuracy, macro_f1, worst10, loss, ad or sdad, of the last round."),
+]
 Seeds = Annotated[
     int | None,
     typer.Option(min=1, help="Seeds asked for: cells with fewer are marked.", show_default="the most there are"),
@@ -33,8 +39,9 @@ Digits = Annotated[int, typer.Option(min=1, max=10, help="Digits after the point
 
 
 @app.command("global")
-def global_accuracy(
+def global_score(
     source: Source = Path("runs"),
+    score: Score = "global_accuracy",
     format: Format = "terminal",
     output: Output = None,
     dataset: Dataset = None,
@@ -46,9 +53,13 @@ def global_accuracy(
     against: Against = None,
     digits: Digits = 2,
 ) -> None:
-    """Global accuracy of every method under every partition."""
+    """Global accuracy, or another score, of every method under every partition."""
+    from clustpsi.report.tables import score_table
+
+    against_paper = _check(format, output, against)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
-    _write([_score_table(runs, "global", num_clients, seeds, against, digits)], format, output)
+    sheet = score_table(runs, score, num_clients=num_clients, seeds=seeds, against_paper=against_paper, digits=digits)
+    _write([sheet], format, output)
 
 
 @app.command("local")
@@ -66,15 +77,21 @@ def local_distance(
     digits: Digits = 2,
 ) -> None:
     """Clients' distance from a perfect model (AD ± SDAD) of every method under every partition."""
+    from clustpsi.report.tables import score_table
+
+    against_paper = _check(format, output, against)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
-    _write([_score_table(runs, "local", num_clients, seeds, against, digits)], format, output)
+    sheet = score_table(
+        runs, "ad", spread="sdad", num_clients=num_clients, seeds=seeds, against_paper=against_paper, digits=digits
+    )
+    _write([sheet], format, output)
 
 
 @app.command("tests")
 def significance(
     source: Source = Path("runs"),
     reference: Annotated[str, typer.Option(help="The method that is compared with every other.")] = "clust_psi_pfl",
-    measure: Annotated[str, typer.Option(help="global (accuracy) or local (AD).")] = "global",
+    score: Score = "global_accuracy",
     format: Format = "terminal",
     output: Output = None,
     dataset: Dataset = None,
@@ -85,12 +102,29 @@ def significance(
 ) -> None:
     """Which differences between a method and the others are real: paired tests over seeds."""
     from clustpsi.report.significance import difference_tables
-    from clustpsi.report.tables import MEASURES
 
-    if measure not in MEASURES:
-        raise unknown_name("measure", measure, MEASURES)
+    _check(format, output)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
-    _write(difference_tables(runs, measure, reference, num_clients), format, output)
+    _write(difference_tables(runs, reference, score, num_clients=num_clients), format, output)
+
+
+@app.command("effort")
+def effort(
+    source: Source = Path("runs"),
+    format: Format = "terminal",
+    output: Output = None,
+    dataset: Dataset = None,
+    num_clients: NumClients = None,
+    comm_rounds: CommRounds = None,
+    agg_method: AggMethod = None,
+    where: Where = None,
+) -> None:
+    """What every method costs under every partition: clients that trained, and bytes sent."""
+    from clustpsi.report.effort import effort_table
+
+    _check(format, output)
+    runs = _runs(source, dataset, comm_rounds, agg_method, where)
+    _write([effort_table(runs, num_clients=num_clients)], format, output)
 
 
 @app.command("clusters")
@@ -107,6 +141,7 @@ def clusters(
     """What is in the clusters: their number and majority classes, and how far constant answers would go."""
     from clustpsi.report.clusters import cluster_table
 
+    _check(format, output)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     _write([cluster_table(runs, num_clients=num_clients)], format, output)
 
@@ -120,35 +155,41 @@ def all_runs(
     agg_method: AggMethod = None,
     where: Where = None,
 ) -> None:
-    """All runs as CSV, a row each: the store's compact form, which the other tables read too."""
+    """All runs as CSV, one row each: the store's compact form, which the other tables read too."""
+    from clustpsi.report.runs import write_runs
+
+    _check("csv", output)
     _put(write_runs(_runs(source, dataset, comm_rounds, agg_method, where)), output)
+
+
+def _check(format: str, output: Path | None, against: str | None = None) -> bool:
+    """Refuse what cannot be done before a large store is read; whether the paper's values are wanted."""
+    check_format(format)
+    if output is not None:
+        check_writable(output)
+    if against not in (None, "paper"):
+        raise ClustPSIError(f"--against can be paper, not {against!r}")
+    return against == "paper"
 
 
 def _runs(
     source: Path, dataset: str | None, comm_rounds: int | None, agg_method: str | None, where: list[str] | None
-) -> pd.DataFrame:
-    runs, problems = read_runs(source)
-    for problem in problems:
-        print(problem, file=sys.stderr)
+) -> "pd.DataFrame":
+    from clustpsi.report.runs import parse_filters, read_runs, select
+
     filters = parse_filters(where or [])
     named = {"dataset": dataset, "comm_rounds": comm_rounds, "agg_method": agg_method}
+    runs, problems = read_runs(source)
+    for problem in problems:
+        print(printable(problem), file=sys.stderr)
     return select(runs, filters | {key: str(value) for key, value in named.items() if value is not None})
 
 
-def _score_table(
-    runs: pd.DataFrame, kind: str, num_clients: int | None, seeds: int | None, against: str | None, digits: int
-) -> Sheet:
-    from clustpsi.report.tables import score_table
-
-    if against not in (None, "paper"):
-        raise ClustPSIError(f"--against can be paper, not {against!r}")
-    return score_table(
-        runs, kind, num_clients=num_clients, seeds=seeds, against_paper=against == "paper", digits=digits
-    )
-
-
 def _write(sheets: list[Sheet] | tuple[Sheet, ...], format: str, output: Path | None) -> None:
-    _put(render(sheets, format, color=output is None and sys.stdout.isatty()), output)
+    if format == "terminal" and output is None:
+        show(sheets, console())
+    else:
+        _put(render(sheets, format), output)
 
 
 def _put(text: str, output: Path | None) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.datasets.base import Dataset
+from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.encode import robust_scale
 from clustpsi.datasets.files import check_header, csv_header, missing, reading
@@ -44,7 +44,7 @@ def load(folder: Path) -> Dataset:
     if not pums and not parquet:
         raise missing(folder, "2018/1-Year/psam_pXX.csv", "acs_income*.parquet")
     sources = pums or parquet[:1]
-    arrays = cached(folder, sources, 1, lambda: _parse_pums(pums) if pums else _parse_parquet(parquet[0]))
+    arrays = cached(folder, sources, 2, lambda: _parse_pums(pums) if pums else _parse_parquet(parquet[0]))
 
     def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return robust_scale(arrays["features"], train_rows)
@@ -55,7 +55,7 @@ def load(folder: Path) -> Dataset:
         ("at most 50,000 dollars", "more than 50,000 dollars"),
         prepare,
         model="logistic",
-        client_ids=np.asarray(arrays["states"]),
+        client_ids=ClientIds.from_arrays(arrays),
         model_reason="the paper's model for ACSIncome",
         source=(arrays["features"],),
     )
@@ -69,11 +69,11 @@ def _parse_parquet(path: Path) -> Arrays:
         table = pq.read_table(path, columns=[*FEATURES, "PINCP", "STATE"])
         features = np.column_stack([_codes(path, name, table[name].to_numpy()) for name in FEATURES])
         labels = table["PINCP"].to_numpy()
-        states = table["STATE"].to_numpy().astype(np.str_)
+        states = ClientIds.of(map(str, table["STATE"].to_pylist()))
     strange = np.flatnonzero((labels != 0) & (labels != 1))
     if strange.size:
         raise ClustPSIError(f"{path}, column PINCP, row {strange[0] + 1}: {labels[strange[0]]} is neither 0 nor 1")
-    return {"features": features, "labels": labels.astype(np.int32), "states": states}
+    return {"features": features, "labels": labels.astype(np.int32), **states.as_arrays()}
 
 
 def _parse_pums(paths: list[Path]) -> Arrays:
@@ -81,7 +81,7 @@ def _parse_pums(paths: list[Path]) -> Arrays:
     from pyarrow import csv
 
     postal = {int(code): state for state, code in STATES.items()} | {11: "DC"}
-    features, labels, states = [], [], []
+    features, labels, states = [], [], list[str]()
     for path in paths:
         check_header(path, csv_header(path), PUMS_COLUMNS)
         columns = csv.ConvertOptions(
@@ -95,10 +95,11 @@ def _parse_pums(paths: list[Path]) -> Arrays:
                 features.append(np.column_stack([_codes(path, name, column[name][kept]) for name in FEATURES]))
                 labels.append((column["PINCP"][kept] > 50_000).astype(np.int32))
                 codes = column["ST"][kept].astype(int)
-                states.append(np.array([postal.get(code, str(code)) for code in codes.tolist()], dtype=np.str_))
+                states += [postal.get(code, str(code)) for code in codes.tolist()]
     if not sum(map(len, labels)):
         raise ClustPSIError(f"{paths[0].parent} holds no person aged over 16 with work and an income over 100 dollars")
-    return {"features": np.concatenate(features), "labels": np.concatenate(labels), "states": np.concatenate(states)}
+    clients = ClientIds.of(states).as_arrays()
+    return {"features": np.concatenate(features), "labels": np.concatenate(labels), **clients}
 
 
 def _codes(path: Path, name: str, values: NDArray[np.number]) -> NDArray[np.int16]:

@@ -1,7 +1,7 @@
 """What a dataset is: labels, and features that are prepared once the training rows are known."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 Prepare = Callable[[NDArray[np.int64]], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column of a table was read as.
+
+    Attributes
+    ----------
+    name
+        Of the column.
+    kind
+        label, client, text, number, date, category or constant; identifier, unsupported, dropped or unused, for columns
+        that are no features.
+    detail
+        A few words more: how many gaps, kinds, classes.
+    """
+
+    name: str
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ClientIds:
+    """The natural client of every row, as a number, and the clients' names in the order of the numbers.
+
+    The names are sorted as texts, and each is kept once: memory does not grow with their length times the rows.
+
+    >>> ids = ClientIds.of(["rome", "oslo", "rome"])
+    >>> ids.codes.tolist(), ids.names
+    ([1, 0, 1], ('oslo', 'rome'))
+    """
+
+    codes: NDArray[np.int32]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "ClientIds":
+        """From the name of every row's client."""
+        numbers: dict[str, int] = {}
+        codes = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int32)
+        return cls.sorted(codes, list(numbers))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "ClientIds":
+        """From what :meth:`as_arrays` gave."""
+        return cls(np.asarray(arrays["client_codes"]), tuple(arrays["client_names"].tolist()))
+
+    def as_arrays(self) -> dict[str, NDArray[Any]]:
+        """As arrays for a cache, where all names take as much room as the longest."""
+        return {"client_codes": self.codes, "client_names": np.array(self.names)}
+
+    @classmethod
+    def sorted(cls, codes: NDArray[np.int32], names: Sequence[str]) -> "ClientIds":
+        """From numbers, and names in any order."""
+        order = sorted(range(len(names)), key=names.__getitem__)
+        rank = np.empty(len(names), dtype=np.int32)
+        rank[order] = np.arange(len(names))
+        return cls(rank[codes], tuple(names[number] for number in order))
 
 
 @dataclass(frozen=True)
@@ -35,9 +94,11 @@ class Dataset:
     official_test
         Rows of the official test part, where there is one.
     client_ids
-        Natural client of every row (a name), where the data has such a thing.
+        Natural client of every row, where the data has such a thing.
     model_reason
         Why ``model`` was chosen, one line to print.
+    columns
+        What each column was read as, for a table of the user's own.
     source
         The arrays that ``prepare`` makes the features of, for :attr:`content`.  Where there are none, the features of
         all rows stand for them.
@@ -49,8 +110,9 @@ class Dataset:
     prepare: Prepare
     model: str
     official_test: NDArray[np.int64] | None = None
-    client_ids: NDArray[np.str_] | None = None
+    client_ids: ClientIds | None = None
     model_reason: str = ""
+    columns: tuple[Column, ...] = ()
     source: tuple[NDArray[Any], ...] = ()
 
     @property
@@ -60,9 +122,10 @@ class Dataset:
     @cached_property
     def content(self) -> str:
         """A hash of everything that can change a result: what tells this data from any other, whatever its name."""
+        ids = self.client_ids
         parts = {
             "labels": (self.labels, np.array(self.class_names, dtype=object)),
-            "clients": () if self.client_ids is None else (self.client_ids,),
+            "clients": () if ids is None else (ids.codes, np.array(ids.names, dtype=object)),
             "official test": () if self.official_test is None else (self.official_test,),
             "features": self.source or (self.prepare(np.arange(len(self.labels))),),
         }

@@ -75,7 +75,10 @@ def _checksum(path: Path) -> int:
 
 def _read(entry: Path) -> Arrays | None:
     try:
-        checksums: dict[str, int] = json.loads((entry / "manifest.json").read_text())
+        checksums = json.loads((entry / "manifest.json").read_text())
+        kept = {path.stem for path in entry.glob("*.npy")}
+        if not (isinstance(checksums, dict) and kept and kept == set(checksums)):
+            return None
         if any(_checksum(entry / f"{name}.npy") != checksum for name, checksum in checksums.items()):
             return None
         return {name: np.load(entry / f"{name}.npy", mmap_mode="r") for name in checksums}

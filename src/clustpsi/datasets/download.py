@@ -4,9 +4,12 @@ A transfer goes to ``NAME.part`` beside its target. Whatever interrupts it, the 
 rest. When everything is there, the checksum decides, and only then does the file get its name.
 """
 
+import csv
 import errno
 import hashlib
 import http.client
+import io
+import itertools
 import os
 import shutil
 import tarfile
@@ -21,7 +24,7 @@ from pathlib import Path
 
 from clustpsi.datasets.acs_income import PUMS_COLUMNS, STATES
 from clustpsi.datasets.catalogue import DATASETS
-from clustpsi.datasets.files import check_header, csv_header
+from clustpsi.datasets.files import Bounded, check_header, csv_header, reading
 from clustpsi.errors import ClustPSIError, unknown_name
 
 CHUNK = 1 << 18
@@ -198,19 +201,33 @@ def _unpack_tar(archive: Path) -> Path:
 
 
 def _unpack_person_file(archive: Path, name: str) -> Path:
-    """The state's person file, beside the archive, after its CRC and header are checked; the archive goes."""
+    """The state's person file, beside the archive, once it is checked; the archive goes, also if it is a wrong one.
+
+    The Census Bureau publishes no checksums: the CRC in the archive, the header and the state's code have to do.
+    """
     target, part = archive.with_name(name), archive.with_name(f"{name}.part")
     try:
         with zipfile.ZipFile(archive) as zipped, zipped.open(name) as source, part.open("wb") as file:
-            shutil.copyfileobj(source, file, 1 << 20)
-        check_header(archive, csv_header(part), PUMS_COLUMNS)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+            shutil.copyfileobj(io.BufferedReader(Bounded(source, archive), CHUNK), file, CHUNK)
+        _check_person_file(part)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, ClustPSIError) as error:
         archive.unlink()
         part.unlink(missing_ok=True)
-        raise ClustPSIError(f"{archive} is corrupt ({error}) and was removed: run the command again") from error
-    except ClustPSIError:
-        part.unlink()
-        raise
+        raise ClustPSIError(
+            f"{archive} is not the official archive ({error}) and was removed: run the command again, or try another "
+            "--mirror"
+        ) from error
     part.replace(target)
     archive.unlink()
     return target
+
+
+def _check_person_file(path: Path) -> None:
+    """Refuse a file without the survey's columns, or of another state than its name says."""
+    header = csv_header(path)
+    check_header(path, header, PUMS_COLUMNS)
+    with reading(path, "CSV"), path.open(encoding="utf-8-sig", newline="") as file:
+        first = next(itertools.islice(csv.reader(file), 1, None), [])
+    state, code = dict(zip(header, first, strict=False)).get("ST", ""), path.name.removeprefix("psam_p")[:2]
+    if not state.isdecimal() or int(state) != int(code):
+        raise ClustPSIError(f"its first person is of state {state or 'none'!r}, not of {code}")

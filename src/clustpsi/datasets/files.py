@@ -3,8 +3,11 @@
 import csv
 import gzip
 import io
+import lzma
 import os
 import pickle
+import re
+import stat
 import struct
 import warnings
 import zipfile
@@ -12,15 +15,22 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import platformdirs
 
-from clustpsi.errors import ClustPSIError
+from clustpsi.datasets.catalogue import DATASETS
+from clustpsi.errors import ClustPSIError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+HEADER_BYTES = 1 << 20
+UNPACKED_FACTOR = 100
+UNPACKED_LEAST = 100_000_000
 
 
 class DataMissing(ClustPSIError):
@@ -63,17 +73,19 @@ def reading(path: Path, kind: str = "data") -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise DataMissing(f"{path} does not exist") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise ClustPSIError(f"{path} is damaged or truncated ({_first_line(error)}): fetch it again") from error
+    except NotImplementedError as error:  # a kind of compression
+        raise ClustPSIError(f"{path} cannot be unpacked: {first_line(error)}") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise ClustPSIError(f"{path} is damaged or truncated ({first_line(error)}): fetch it again") from error
     except UnicodeDecodeError as error:
         raise ClustPSIError(
             f"{path} is not UTF-8 text (byte {error.object[error.start]:#04x} at {error.start}): save it as UTF-8"
         ) from error
     except (OSError, ValueError, struct.error, pickle.UnpicklingError, csv.Error, Warning) as error:
-        raise ClustPSIError(f"{path} cannot be read as {kind}: {_first_line(error)}") from error
+        raise ClustPSIError(f"{path} cannot be read as {kind}: {first_line(error)}") from error
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
@@ -88,28 +100,104 @@ def read_bytes(path: Path) -> bytes:
         return file.read()
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder; a name that no file can have is none."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with characters that names cannot have
+        return False
+
+
+def is_file_name(dataset: str) -> bool:
+    """Whether a data set is named by its file: by a path, by a name with an ending, or because there is such a file.
+
+    >>> [is_file_name(name) for name in ("digits", "birds.csv", "data/birds", "birds")]
+    [False, True, True, False]
+    """
+    path = Path(dataset).expanduser()
+    return dataset not in DATASETS and (bool(path.suffix) or len(path.parts) > 1 or is_there(path))
+
+
+def check_file(path: Path, needed: str) -> None:
+    """Refuse what is not a file, in one sentence that says what is there instead; ``needed`` says what would do."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise DataMissing(f"{path} does not exist: {needed} is needed") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ClustPSIError(f"{path} cannot be read ({reason}): {needed} is needed") from None
+    if stat.S_ISDIR(mode):
+        raise ClustPSIError(f"{path} is a folder: {needed} is needed")
+    if not stat.S_ISREG(mode):
+        raise ClustPSIError(f"{path} is a device or a pipe: {needed} is needed")
+
+
+def unpacked_limit(packed_size: int) -> int:
+    """The most bytes that a packed file may unpack to: data shrink to a hundredth at best, traps to far less.
+
+    >>> unpacked_limit(611_000), unpacked_limit(50_000_000)
+    (100000000, 5000000000)
+    """
+    return max(UNPACKED_LEAST, UNPACKED_FACTOR * packed_size)
+
+
+class Bounded(io.RawIOBase):
+    """A stream of unpacked bytes that refuses to go on beyond what :func:`unpacked_limit` allows."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self._stream, self._path = stream, path
+        self._left = self._limit = unpacked_limit(path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._stream.read(len(buffer))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise too_large(self._path, self._limit)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def too_large(path: Path, limit: int) -> ClustPSIError:
+    return ClustPSIError(
+        f"{path} unpacks to more than {limit / 1e6:,.0f} MB, over {UNPACKED_FACTOR} times its size: "
+        "if it is what you expect, unpack it and name the unpacked file"
+    )
+
+
 def check_header(path: Path | str, header: Sequence[str], needed: Iterable[str] = ()) -> None:
     """Refuse a header with a column twice, or without a column that is needed."""
+    numbers = [name for name in header if NUMBER.fullmatch(name)]
+    hint = "; if these are values, the file has no header line: give --no-header (no_header=True in Python)"
+    hint = "" if numbers == [str(place) for place in range(len(numbers))] else hint
     twice = [name for name, count in Counter(header).items() if count > 1]
     if twice:
-        raise ClustPSIError(f"{path} has column {twice[0]!r} more than once: give every column its own name")
-    lacking = [name for name in needed if name not in header]
-    if lacking:
-        shown = ", ".join(header[:20]) + (", ..." if len(header) > 20 else "")
-        raise ClustPSIError(f"{path} has no column {lacking[0]!r} (columns: {shown})")
+        raise ClustPSIError(f"{path} has column {twice[0]!r} more than once: give every column its own name{hint}")
+    known = set(header)
+    for name in needed:
+        if name not in known:
+            shown = ", ".join(header[:20]) + (", ..." if len(header) > 20 else "")
+            near = nearest(name, header)
+            question = "" if near is None else f": {near}"
+            raise ClustPSIError(f"{path} has no column {name!r}{question} (columns: {shown}{hint})")
 
 
 def csv_header(path: Path) -> list[str]:
     """The column names of a UTF-8 CSV file, plain or gzip."""
     with reading(path, "CSV"), open_binary(path) as file:
-        header = next(csv.reader(io.TextIOWrapper(file, encoding="utf-8-sig", newline="")), [])
+        # In bounded pieces: a file without line ends must not be read as a whole.
+        lines = iter(partial(file.readline, HEADER_BYTES), b"")
+        header = next(csv.reader(line.decode("utf-8-sig") for line in lines), [])
     if not header:
         raise ClustPSIError(f"{path} is empty: a CSV file with a header line is needed")
     return header
 
 
 def read_csv(path: Path, needed: Iterable[str] = (), **options: Any) -> "pd.DataFrame":
-    """A UTF-8 CSV file (plain or gzip) with a header; ``options`` go to :func:`pandas.read_csv`."""
+    """A UTF-8 CSV file (plain or gzip) with commas and a header; ``options`` go to :func:`pandas.read_csv`."""
     import pandas as pd
 
     check_header(path, csv_header(path), needed)
@@ -117,13 +205,3 @@ def read_csv(path: Path, needed: Iterable[str] = (), **options: Any) -> "pd.Data
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header would lose cells
         table: pd.DataFrame = pd.read_csv(path, index_col=False, encoding="utf-8-sig", low_memory=False, **options)
         return table
-
-
-def read_parquet(path: Path) -> "pd.DataFrame":
-    """A Parquet file."""
-    import pyarrow.parquet as pq
-
-    with reading(path, "Parquet"):
-        check_header(path, pq.read_schema(path).names)
-        frame: pd.DataFrame = pq.read_table(path).to_pandas()
-        return frame

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.datasets.base import Dataset
+from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.encode import one_hot, standard_scale
 from clustpsi.datasets.files import check_header, csv_header, find, missing, read_csv
@@ -36,7 +36,7 @@ def load(folder: Path) -> Dataset:
     path = find(folder, "consensus_data.csv") or find(folder, "capture_events.csv")
     if path is None:
         raise missing(folder, "consensus_data.csv", "capture_events.csv")
-    arrays = cached(folder, [path], 1, lambda: _parse(path))
+    arrays = cached(folder, [path], 2, lambda: _parse(path))
 
     def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         places = [one_hot(codes, train_rows, MAX_CATEGORIES) for codes in np.asarray(arrays["places"]).T]
@@ -48,7 +48,7 @@ def load(folder: Path) -> Dataset:
         tuple(arrays["classes"].tolist()),
         prepare,
         model="mlp",
-        client_ids=np.asarray(arrays["sites"]) if "sites" in arrays else None,
+        client_ids=ClientIds.from_arrays(arrays) if "client_codes" in arrays else None,
         model_reason="the paper's model for Serengeti",
         source=(arrays["answers"], arrays["places"]),
     )
@@ -94,5 +94,5 @@ def _parse(path: Path) -> Arrays:
     }
     site = next((name for name in ("Site", "SiteID") if name in places), None)
     if site is not None:
-        arrays["sites"] = table[site].fillna("unknown").to_numpy(dtype=np.str_)
+        arrays |= ClientIds.of(table[site].fillna("unknown")).as_arrays()
     return arrays

@@ -1,24 +1,29 @@
-"""The user's own data: a CSV or Parquet table, an NPZ file, a data frame, or arrays.
+"""The user's own data: a table in a file or a data frame, an NPZ file, or arrays.
 
-Columns: numbers are standardized (mean 0, variance 1), with a column that marks missing values where the training rows
-have any; everything else is a category and becomes one column for each of its 50 most frequent values, missing
-included, and one for all the others. Columns named as text are joined and replace all other features.
+Columns: numbers (dates among them, as days) are standardized (mean 0, variance 1), with a column that marks gaps where
+the training rows have any; everything else is a category and becomes one column for each of its 50 most frequent
+values, missing included, and one for all the others. Columns that name rows are omitted. Columns named as text are
+joined and replace all other features.
 
 Models: text takes ``embedding_mlp``; grey images ``fmnist_cnn``, colour images ``cifar_cnn``; tables ``mlp``, or
 ``logistic`` under 2,000 rows, where the half million weights of ``mlp`` would learn the rows by heart.
 """
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from warnings import warn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clustpsi.datasets.base import Dataset, Prepare
+from clustpsi.datasets.base import ClientIds, Column, Dataset, Prepare
+from clustpsi.datasets.columns import Categories, Numbers, Omitted, read_column
 from clustpsi.datasets.encode import one_hot, standard_scale
-from clustpsi.datasets.files import DataMissing, check_header, read_csv, read_parquet, reading
+from clustpsi.datasets.files import check_file, check_header, reading, too_large, unpacked_limit
+from clustpsi.datasets.labels import Labels, Name, Parts, assign_parts, read_clients, read_labels
+from clustpsi.datasets.table_files import NEEDED, kind_of, read_table
 from clustpsi.datasets.text import Texts, split_words
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
@@ -29,29 +34,45 @@ MAX_CATEGORIES = 50
 MAX_CLASSES = 1_000
 SMALL_TABLE = 2_000
 LENGTH = 100
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+TOLD = 5  # omitted columns that are told of one by one
 
 
 def from_table(
     table: "pd.DataFrame | str | Path",
     *,
-    label: str | None,
-    client: str | None = None,
-    text: Sequence[str] = (),
+    label: Name | None,
+    client: Name | None = None,
+    text: Name | Sequence[Name] = (),
+    drop: Name | Sequence[Name] = (),
+    drop_unlabelled: bool = False,
+    min_class: int | None = None,
+    sep: str | None = None,
+    no_header: bool = False,
     name: str | None = None,
 ) -> Dataset:
-    """A dataset from a data frame or a CSV, Parquet or NPZ file.
+    """A dataset from a data frame or from a file.
 
     Parameters
     ----------
     table
-        The data. An NPZ file holds one array ``features`` (or a single array besides label and client).
+        The data: a data frame; a CSV, Parquet, Feather, Arrow or JSON lines file; or an NPZ file that holds one array
+        ``features`` (or a single array besides label and client).
     label
         The column (NPZ: the array) with the class of every row.
     client
         The column that names the client that a row belongs to; it is not a feature.
     text
         Columns of free text.
+    drop
+        Columns that are not to be used.
+    drop_unlabelled
+        Omit rows without a label, which are an error otherwise.
+    min_class
+        Merge classes with fewer samples than this into one, "other".
+    sep
+        What separates the cells of a CSV file: a character, "tab" or "space"; by default it is found out.
+    no_header
+        The first line of a CSV file is data; the columns are called 0, 1, 2, ...
     name
         What to call it; default: the file's name.
 
@@ -63,29 +84,39 @@ def from_table(
     >>> dataset.class_names, dataset.model, dataset.prepare(np.arange(3)).shape
     (('a', 'b'), 'logistic', (4, 4))
     """
+    path = Path(table).expanduser() if isinstance(table, str | Path) else None
     if label is None:
-        raise ClustPSIError(f"{_shown(table)} needs the name of its label column: give --label (label= in Python)")
-    if not isinstance(table, str | Path):
-        return _from_frame(table, name or "table", name or "the table", label, client, text)
-    path = Path(table).expanduser()
-    if not path.is_file():
-        raise DataMissing(f"{path} does not exist: a {', '.join(SUFFIXES)} file is needed")
-    name = name or path.name
-    if path.name.endswith((".csv", ".csv.gz")):
-        return _from_frame(read_csv(path, [label]), name, str(path), label, client, text)
-    if path.suffix == ".parquet":
-        return _from_frame(read_parquet(path), name, str(path), label, client, text)
-    if path.suffix == ".npz":
-        return _from_npz(path, name, label, client, text)
-    raise ClustPSIError(f"{path} is of no known kind: a {', '.join(SUFFIXES)} file is needed")
+        raise ClustPSIError(
+            f"{path or 'the table'} needs the name of its label column: give --label (label= in Python)"
+        )
+    labels: dict[str, Any] = {"drop_unlabelled": drop_unlabelled, "min_class": min_class}
+    if path is not None and kind_of(path) == "npz":
+        if sep is not None or no_header or text or drop:
+            raise ClustPSIError(f"{path} is an NPZ file of arrays: sep, no_header, text and drop are for tables")
+        return _from_npz(path, name or path.name, str(label), None if client is None else str(client), labels)
+    if path is not None:
+        frame = read_table(path, sep=sep, no_header=no_header)
+    elif sep is None and not no_header:
+        frame = cast("pd.DataFrame", table)
+    else:
+        raise ClustPSIError("sep and no_header say how a CSV file is read, and a data frame has been read already")
+    where = name or "the table" if path is None else str(path)
+    frame, parts = assign_parts(frame, where, label=label, client=client, text=text, drop=drop)
+    return _from_frame(frame, name or ("table" if path is None else path.name), where, parts, labels)
 
 
 def from_arrays(
-    features: ArrayLike, labels: ArrayLike, clients: ArrayLike | None = None, *, name: str = "arrays"
+    features: ArrayLike,
+    labels: ArrayLike,
+    clients: ArrayLike | None = None,
+    *,
+    drop_unlabelled: bool = False,
+    min_class: int | None = None,
+    name: str = "arrays",
 ) -> Dataset:
     """A dataset from arrays: numbers (N, d), images (N, H, W) or (N, H, W, channels), or N texts.
 
-    Images are uint8, 0 to 255.
+    Images are uint8, 0 to 255. ``drop_unlabelled`` and ``min_class`` are those of :func:`from_table`.
 
     Examples
     --------
@@ -94,17 +125,30 @@ def from_arrays(
     ('fmnist_cnn', (4, 28, 28, 1))
     """
     values = np.asarray(features)
-    codes, classes = _classes(np.asarray(labels), "the labels", name)
-    if len(values) != len(codes):
-        raise ClustPSIError(f"{name} has {len(values)} rows of features but {len(codes)} labels")
-    client_ids = None if clients is None else _clients(np.asarray(clients), "the clients", name)
-    if client_ids is not None and len(client_ids) != len(codes):
-        raise ClustPSIError(f"{name} has {len(codes)} labels but {len(client_ids)} client names")
+    if values.ndim == 0:
+        raise ClustPSIError(f"{name} has a single value for features: one row of them per label is needed")
+    rows = len(values)
+    found = read_labels(labels, "the labels", name, drop_unlabelled=drop_unlabelled, min_class=min_class)
+    given = len(np.asarray(labels))
+    if rows != given:
+        raise ClustPSIError(f"{name} has {rows} rows of features but {given} labels")
+    _check_classes(found, "the labels", name)
+    for note in found.notes:
+        _note(note)
+    client_ids = None
+    if clients is not None:
+        codes, names = read_clients(clients, "the clients", name)
+        if len(codes) != given:
+            raise ClustPSIError(f"{name} has {given} labels but {len(codes)} client names")
+        client_ids = ClientIds.sorted(codes[found.kept], names)
+    values = values[found.kept] if len(found.kept) < rows else values
+    if values.ndim > 1 and 0 in values.shape[1:]:
+        raise ClustPSIError(f"{name} has features of shape {values.shape}: every row is empty")
     if values.ndim == 1 and values.dtype.kind in "UTO":
         prepare, model, reason = _text(values.tolist())
     elif values.ndim == 2 and values.dtype.kind in "biuf":
-        _refuse_infinite(values, [f"feature {index}" for index in range(values.shape[1])], name)
-        prepare, model, reason = _numbers(values, [], len(codes))
+        _refuse_infinite(values, [f"feature {index}" for index in range(values.shape[1])], found.kept, name)
+        prepare, model, reason = _numbers(values, [], len(values))
     elif values.ndim in (3, 4):
         prepare, model, reason = _images(values, name)
     else:
@@ -112,127 +156,104 @@ def from_arrays(
             f"{name} has features of shape {values.shape} and type {values.dtype}: numbers (rows, columns), "
             "images (rows, height, width[, channels]) or texts (rows,) are needed"
         )
-    return Dataset(name, codes, classes, prepare, model, client_ids=client_ids, model_reason=reason)
+    return Dataset(name, found.codes, found.names, prepare, model, client_ids=client_ids, model_reason=reason)
 
 
-def _shown(table: object) -> str:
-    return str(table) if isinstance(table, str | Path) else "the table"
+def _from_npz(path: Path, name: str, label: str, client: str | None, options: dict[str, Any]) -> Dataset:
+    check_file(path, NEEDED)
+    with reading(path, "NPZ"):
+        with zipfile.ZipFile(path) as archive:
+            size, limit = sum(each.file_size for each in archive.infolist()), unpacked_limit(path.stat().st_size)
+        if size > limit:
+            raise too_large(path, limit)
+        with np.load(path, allow_pickle=False) as arrays:
+            named = [label] if client is None else [label, client]
+            check_header(path, arrays.files, named)
+            others = [key for key in arrays.files if key not in named]
+            chosen = "features" if "features" in others else others[0] if len(others) == 1 else None
+            if chosen is None or len(set(named)) < len(named):
+                raise ClustPSIError(
+                    f"{path} needs different arrays for features and label (and client), and one called 'features' "
+                    f"where there are more (arrays: {', '.join(arrays.files)})"
+                )
+            clients = None if client is None else arrays[client]
+            return from_arrays(arrays[chosen], arrays[label], clients, name=name, **options)
 
 
-def _from_npz(path: Path, name: str, label: str, client: str | None, text: Sequence[str]) -> Dataset:
-    if text:
-        raise ClustPSIError(f"{path} is an NPZ file, whose text is an array of strings: leave --text out")
-    with reading(path, "NPZ"), np.load(path, allow_pickle=False) as arrays:
-        check_header(path, arrays.files, [label] if client is None else [label, client])
-        others = [key for key in arrays.files if key not in (label, client)]
-        chosen = "features" if "features" in others else others[0] if len(others) == 1 else None
-        if chosen is None:
-            raise ClustPSIError(f"{path} needs one array named 'features' besides the label (arrays: {arrays.files})")
-        return from_arrays(arrays[chosen], arrays[label], arrays[client] if client else None, name=name)
+def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, options: dict[str, Any]) -> Dataset:
+    assert parts.label is not None
+    what = f"column {parts.label!r}"
+    labels = read_labels(frame[parts.label], what, where, **options)
+    _check_classes(labels, what, where)
+    for note in labels.notes:
+        _note(note)
+    rows = labels.kept
+    of_label = Column(parts.label, "label", f"{len(labels.names)} classes")
+    columns = {parts.label: of_label} | {each: Column(each, "dropped") for each in parts.drop}
+    client_ids = None
+    if parts.client is not None:
+        client_ids = ClientIds.sorted(*read_clients(frame[parts.client].iloc[rows], f"column {parts.client!r}", where))
+        columns[parts.client] = Column(parts.client, "client", f"{len(client_ids.names):,} clients")
+    rest = [column for column in frame.columns if column not in parts.columns]
+    if parts.text:
+        columns |= {each: Column(each, "text") for each in parts.text} | {each: Column(each, "unused") for each in rest}
+        texts = frame[list(parts.text)].iloc[rows].astype(object).fillna("").astype(str).agg(" ".join, axis=1)
+        prepare, model, reason = _text(texts.tolist())
+        reason += f"; {len(rest)} other columns are not used" if rest else ""
+    else:
+        typed = {each: read_column(frame[each], each, is_first=each == frame.columns[0]) for each in rest}
+        columns |= {each: column.column for each, column in typed.items()}
+        _note_omitted(where, [column for column in typed.values() if isinstance(column, Omitted)])
+        numbers = [column for column in typed.values() if isinstance(column, Numbers)]
+        categories = [column.codes[rows] for column in typed.values() if isinstance(column, Categories)]
+        if not numbers and not categories:
+            raise ClustPSIError(f"{where} has no feature column besides {', '.join(map(repr, parts.columns))}")
+        values = np.column_stack([np.empty((len(rows), 0)), *(column.values[rows] for column in numbers)])
+        _refuse_infinite(values, [f"column {column.column.name!r}" for column in numbers], rows, where)
+        prepare, model, reason = _numbers(values, categories, len(rows))
+    described = tuple(columns[each] for each in frame.columns)
+    return Dataset(
+        name, labels.codes, labels.names, prepare, model, client_ids=client_ids, model_reason=reason, columns=described
+    )
 
 
-def _from_frame(
-    frame: "pd.DataFrame", name: str, where: str, label: str, client: str | None, text: Sequence[str]
-) -> Dataset:
-    from pandas.api import types
-
-    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-    named = [label, *([] if client is None else [client]), *text]
-    check_header(where, list(frame.columns), named)
-    if len(set(named)) < len(named):
-        raise ClustPSIError(f"{where}: label, client and text must be different columns, not {', '.join(named)}")
-    labels, classes = _classes(frame[label].to_numpy(), f"column {label!r}", where)
-    client_ids = None if client is None else _clients(frame[client].to_numpy(), f"column {client!r}", where)
-
-    rest = frame.drop(columns=named)
-    if text:
-        joined = frame[list(text)].astype(object).fillna("").astype(str).agg(" ".join, axis=1)
-        prepare, model, reason = _text(joined.tolist())
-        if len(rest.columns):
-            reason += f"; {len(rest.columns)} other columns left out"
-        return Dataset(name, labels, classes, prepare, model, client_ids=client_ids, model_reason=reason)
-
-    numeric, categories = [], []
-    for column in rest.columns:
-        values = rest[column]
-        if types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype):
-            numeric.append(column)
-        elif types.is_datetime64_any_dtype(values.dtype) or types.is_timedelta64_dtype(values.dtype):
-            raise ClustPSIError(f"{where}, column {column!r} holds times: turn them into numbers or categories first")
-        elif (codes := _categories(values, str(column), where)) is not None:
-            categories.append(codes)
-    numbers = rest[numeric].to_numpy(dtype=np.float64, na_value=np.nan)
-    _refuse_infinite(numbers, [f"column {column!r}" for column in numeric], where)
-    if not numeric and not categories:
-        raise ClustPSIError(f"{where} has no feature column besides {', '.join(map(repr, named))}")
-    prepare, model, reason = _numbers(numbers, categories, len(labels))
-    return Dataset(name, labels, classes, prepare, model, client_ids=client_ids, model_reason=reason)
-
-
-def _classes(values: NDArray[Any], what: str, where: str) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Class of every row, and the classes' names in their order."""
-    import pandas as pd
-
-    if values.ndim != 1:
-        raise ClustPSIError(f"{where}, {what}: one label a row is needed, not an array of shape {values.shape}")
-    _refuse_missing(values, what, where)
-    codes, classes = pd.factorize(values)
-    if len(classes) < 2:
-        raise ClustPSIError(f"{where}, {what} has {len(classes)} different values: a label needs at least two")
-    if len(classes) > MAX_CLASSES:
+def _check_classes(labels: Labels, what: str, where: str) -> None:
+    """Refuse labels that cannot be learnt."""
+    classes = len(labels.names)
+    if classes < 2:
+        raise ClustPSIError(f"{where}, {what} has {classes} different values: a label needs at least two")
+    if classes > MAX_CLASSES:
         raise ClustPSIError(
-            f"{where}, {what} has {len(classes):,} different values: a label has at most {MAX_CLASSES:,} classes"
+            f"{where}, {what} has {classes:,} different values: a label has at most {MAX_CLASSES:,} classes"
         )
-    counts = np.bincount(codes)
+    counts = np.bincount(labels.codes)
     if counts.min() < 2:
         alone = int(counts.argmin())
-        row = int((codes == alone).argmax()) + 1
+        row = labels.kept[(labels.codes == alone).argmax()] + 1
+        merge = "" if labels.is_merged else ", or merge rare classes with --min-class (min_class= in Python)"
         raise ClustPSIError(
-            f"{where}, {what}: class {str(classes[alone])!r} has only one sample (row {row}): "
-            "add samples or take it out"
+            f"{where}, {what}: class {labels.names[alone]!r} has only one sample (row {row}): add samples or take it "
+            f"out{merge}"
         )
-    try:
-        order = sorted(range(len(classes)), key=lambda code: classes[code])
-    except TypeError:  # numbers and text together
-        order = sorted(range(len(classes)), key=lambda code: str(classes[code]))
-    rank = np.empty(len(classes), dtype=np.int32)
-    rank[order] = np.arange(len(classes))
-    return rank[codes], tuple(str(classes[code]) for code in order)
 
 
-def _clients(values: NDArray[Any], what: str, where: str) -> NDArray[np.str_]:
-    _refuse_missing(values, what, where)
-    return values.astype(np.str_)
+def _note_omitted(where: str, omitted: Sequence[Omitted]) -> None:
+    if omitted:
+        told = [f"{each.column.name!r} ({each.column.kind}: {each.column.detail})" for each in omitted[:TOLD]]
+        more = [f"and {len(omitted) - TOLD:,} more"] if len(omitted) > TOLD else []
+        hint = "; what is text, name with --text (text= in Python)" if any(each.may_be_text for each in omitted) else ""
+        _note(f"{where}: {'column' if len(omitted) == 1 else 'columns'} omitted: {', '.join(told + more)}{hint}")
 
 
-def _categories(values: "pd.Series[Any]", column: str, where: str) -> NDArray[np.int32] | None:
-    """Codes of a categorical column, -1 = missing; nothing for a column that identifies rows rather than kinds."""
-    import pandas as pd
-
-    codes, kinds = pd.factorize(values.astype(str).where(values.notna()))
-    if len(kinds) > MAX_CATEGORIES and len(kinds) > 0.5 * len(values):
-        warn(
-            f"{where}, column {column!r} is left out: {len(kinds):,} different values in {len(values):,} rows look "
-            "like identifiers; if it is text, name it with --text",
-            ClustPSIWarning,
-            stacklevel=4,
-        )
-        return None
-    return codes.astype(np.int32)
+def _note(message: str) -> None:
+    warn(message, ClustPSIWarning, stacklevel=4)
 
 
-def _refuse_missing(values: NDArray[Any], what: str, where: str) -> None:
-    import pandas as pd
-
-    absent = np.flatnonzero(pd.isna(values))
-    if absent.size:
-        raise ClustPSIError(f"{where}, {what} is empty in row {absent[0] + 1}: every row needs one")
-
-
-def _refuse_infinite(values: NDArray[Any], columns: Sequence[str], where: str) -> None:
-    rows, indices = np.nonzero(np.isinf(values))
-    if rows.size:
-        raise ClustPSIError(f"{where}, {columns[indices[0]]} is infinite in row {rows[0] + 1}: leave the cell empty")
+def _refuse_infinite(values: NDArray[Any], columns: Sequence[str], rows: NDArray[np.int64], where: str) -> None:
+    found, indices = np.nonzero(np.isinf(values))
+    if found.size:
+        row = rows[found[0]] + 1
+        raise ClustPSIError(f"{where}, {columns[indices[0]]} is infinite in row {row}: leave the cell empty")
 
 
 def _numbers(numbers: NDArray[Any], categories: list[NDArray[np.int32]], rows: int) -> tuple[Prepare, str, str]:

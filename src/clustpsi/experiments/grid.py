@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from clustpsi.config import Config
-from clustpsi.datasets import DATASETS
+from clustpsi.datasets import DATASETS, is_file_name
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method
 from clustpsi.report.paper import DATASETS as PAPER_DATASETS
@@ -66,6 +66,8 @@ def grid(values: Mapping[str, Any]) -> list[Config]:
     for point in itertools.product(*axes.values()):
         settings = dict(zip(axes, point, strict=True))
         partitioner, level = settings.pop("partition")
+        if partitioner == "natural":  # levels and numbers of clients are for the other partitions of the grid
+            settings["num_clients"] = level = None
         base = Config(**settings, partitioner=partitioner, non_iid_param=level)
         for method in methods:
             run = replace(base, agg_method=method)
@@ -135,14 +137,14 @@ def _axes(values: Mapping[str, Any]) -> dict[str, list[Any]]:
         if key not in ("seed", "content", "partitioner", "non_iid_param")
     }
     for name in axes["dataset"]:
-        if name not in DATASETS and not Path(name).suffix:
+        if name not in DATASETS and not is_file_name(name):
             raise unknown_name("dataset", name, DATASETS)
     axes["seed"] = axes.pop("seeds_list")
     axes["partition"] = _partitions(values, types)
     return {key: axes[key] for key in (*_ORDER, *(key for key in axes if key not in _ORDER))}
 
 
-def _partitions(values: Mapping[str, Any], types: Mapping[str, type]) -> list[tuple[str, float | None]]:
+def _partitions(values: Mapping[str, Any], types: Mapping[str, type]) -> list[tuple[str | None, float | None]]:
     short = [key for key in _SHORT if key in values]
     if not short:
         partitioners, levels = (
@@ -159,7 +161,7 @@ def _partitions(values: Mapping[str, Any], types: Mapping[str, type]) -> list[tu
 
 def _list(key: str, value: Any, plain: type) -> list[Any]:
     """The values of one axis, each of the setting's type."""
-    if isinstance(value, str) and key != "text":  # the only text with commas of its own
+    if isinstance(value, str) and key not in ("text", "drop", "sep"):  # which may have commas of their own
         values: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
     else:
         values = value if isinstance(value, list | tuple) else [value]

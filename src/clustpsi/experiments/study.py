@@ -23,33 +23,20 @@ from numpy.typing import ArrayLike, NDArray
 from clustpsi import skew
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
-from clustpsi.files import make_folder
+from clustpsi.experiments.study_axes import (
+    CLASS_COUNTS,
+    HELD_OUT,
+    KNOWN_MEASURES,
+    LEVELS,
+    MEASURES,
+    MODELS,
+    NUM_CLIENTS,
+    TARGETS,
+)
+from clustpsi.files import check_writable, make_folder
 from clustpsi.results import write_csv, write_json
 
 Counts = NDArray[np.int64]
-
-#: Samples of each class in the paper's data sets. ACSIncome, Fashion-MNIST, CIFAR-10 and Sentiment140: the complete
-#: sets. Amazon reviews: the class shares of a random 18 % of the rows, scaled to all 50,000. Serengeti: a
-#: class-balanced subset with 12 of the 13 classes, 54,034 of 286,586 rows.
-CLASS_COUNTS: dict[str, tuple[int, ...]] = {
-    "acs_income": (1_050_300, 614_200),
-    "serengeti": (7296, 5964, 5868, 2776, 3091, 4262, 3986, 4472, 967, 5205, 5087, 5060),
-    "fmnist": (7_000,) * 10,
-    "cifar10": (6_000,) * 10,
-    "sent140": (800_000,) * 2,
-    "amazon_reviews": (3_327, 11_132, 3_068, 15_930, 8_617, 7_926),
-}
-
-#: Eleven levels for each protocol, as many as the paper has. It names six alphas and three S, which are among them.
-LEVELS: dict[str, tuple[float, ...]] = {
-    "dirichlet": (50, 10, 3, 1, 0.7, 0.5, 0.3, 0.2, 0.14, 0.09, 0.05),
-    "similarity": (1, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.06, 0.03, 0.01, 0),
-}
-NUM_CLIENTS = (10, 50, 100)
-MEASURES = ("wpsi", "hellinger", "jensen_shannon", "earth_mover")
-KNOWN_MEASURES = (*MEASURES, "label_earth_mover")
-MODELS = ("lightgbm", "svm", "mlp", "tree")
-TARGETS = {"dirichlet": ("log_alpha", "alpha"), "similarity": ("s",)}
 
 #: After so many Dirichlet passes without success a cell (data set, number of clients, alpha) counts as infeasible.
 MAX_PASSES = 100_000
@@ -183,12 +170,13 @@ class StudySettings:
 def draw_partitions(
     settings: StudySettings, folder: Path, *, fresh: bool = False, watch: Callable[[str], None] | None = None
 ) -> pd.DataFrame:
-    """All measures of all partitions, a row each; what the folder's ``partitions.csv`` has is not drawn again.
+    """All measures of all partitions, one row each; what the folder's ``partitions.csv`` has is not drawn again.
 
     A cell in which one partition is infeasible is left out as a whole.
     """
     make_folder(folder)
     settings_file, file = folder / "settings.json", folder / "partitions.csv"
+    check_writable(file)
     described = {key: _plain(value) for key, value in asdict(settings).items()}
     rows: list[dict[str, Any]] = []
     drawn: list[str] = []
@@ -249,16 +237,16 @@ class Study:
     Attributes
     ----------
     partitions
-        A row a partition: where it comes from and its measures.
+        One row for each partition: where it comes from and its measures.
     scores
-        A row a protocol, target, model and set of features (all measures, one alone, all without one): R2 and mean
-        absolute error on held-out partitions.
+        One row for each protocol, target, model and set of features (all measures, one alone, all without one): R2 and
+        mean absolute error on held-out partitions.
     importances
-        A row a protocol, target, model and measure: the model's own importance (trees only), and the permutation
-        importance on held-out partitions, each as shares of one.
+        One row for each protocol, target, model and measure: the model's own importance (trees only), and the
+        permutation importance on held-out partitions, each as shares of one.
     associations
-        A row a protocol and measure: Spearman's correlation with the level, over all partitions, and as a mean over
-        data sets and numbers of clients of the correlation within.
+        One row for each protocol and measure: Spearman's correlation with the level, over all partitions, and as a mean
+        over data sets and numbers of clients of the correlation within.
     """
 
     partitions: pd.DataFrame
@@ -272,7 +260,7 @@ class Study:
             write_csv(folder / f"{name}.csv", {str(key): table[key].tolist() for key in table})
 
     def ranking(self) -> pd.DataFrame:
-        """A row a protocol, target and measure: means over the models, the highest permutation importance first."""
+        """One row for each protocol, target and measure: means over the models, the highest importance first."""
         keys = ["protocol", "target", "measure"]
         table = self.importances.groupby(keys, sort=False)["permutation"].mean().to_frame()
         r2 = self.scores.groupby(["protocol", "target", "features", "measure"], sort=False)["r2"].mean()
@@ -293,8 +281,8 @@ class Study:
         )
 
 
-def check_models(models: Sequence[str]) -> None:
-    """Raise before any work if a model is unknown or cannot be trained here."""
+def check_analysis(models: Sequence[str], measures: Sequence[str], held_out: str, num_datasets: int) -> None:
+    """Raise, before any partition is drawn, where :func:`analyse` could not do with these what it is asked to."""
     for model in models:
         if model not in MODELS:
             raise unknown_name("model", model, MODELS)
@@ -304,6 +292,15 @@ def check_models(models: Sequence[str]) -> None:
         raise ClustPSIError(
             "LightGBM is not installed: pip install 'clustpsi[study]', or leave it out with --models svm,mlp,tree"
         )
+    for measure in measures:
+        if measure not in KNOWN_MEASURES:
+            raise unknown_name("measure", measure, KNOWN_MEASURES)
+    if len(set(measures)) < max(len(measures), 2):
+        raise ClustPSIError("the study compares at least two different measures")
+    if held_out not in HELD_OUT:
+        raise unknown_name("way of holding out", held_out, HELD_OUT)
+    if held_out == "dataset" and num_datasets < 2:
+        raise ClustPSIError("holding out a data set needs at least two of them")
 
 
 def analyse(
@@ -328,12 +325,7 @@ def analyse(
         ``"seed"``: the last quarter of the seeds, so that the models know every data set; ``"dataset"``: one data set
         after the other, so that they have to do with one they have never seen.
     """
-    check_models(models)
-    for measure in measures:
-        if measure not in KNOWN_MEASURES:
-            raise unknown_name("measure", measure, KNOWN_MEASURES)
-    if len(set(measures)) < max(len(measures), 2):
-        raise ClustPSIError("the study compares at least two different measures")
+    check_analysis(models, measures, held_out, partitions["dataset"].nunique())
     scores: list[dict[str, Any]] = []
     importances: list[dict[str, Any]] = []
     associations: list[dict[str, Any]] = []
@@ -365,14 +357,12 @@ def _splits(part: pd.DataFrame, held_out: str) -> Iterator[Split]:
         seeds = part["seed"].to_numpy()
         out = seeds >= seeds.max() + 1 - max(1, round(HELD_OUT_SHARE * (seeds.max() + 1)))
         yield ~out, out
-    elif held_out == "dataset":
+    else:
         datasets = part["dataset"].to_numpy()
-        if len(set(datasets)) < 2:
+        if len(set(datasets)) < 2:  # the others had no feasible partition
             raise ClustPSIError("holding out a data set needs at least two of them")
         for dataset in dict.fromkeys(datasets):
             yield datasets != dataset, datasets == dataset
-    else:
-        raise unknown_name("way of holding out", held_out, ("seed", "dataset"))
 
 
 def _analyse_model(

@@ -35,6 +35,11 @@ class ClustPSIPFL(Method):
     )
     psi_smoothing: str = option("additive", "what replaces zero shares in PSI", choices=("additive", "clip", "laplace"))
     psi_epsilon: float | None = option(None, "strength of the smoothing (default: the smoothing's own)", above=0)
+    psi_search: str = option(
+        "best",
+        "K-means solution: best silhouette within 2 % of the lowest inertia, or the paper's plain K-means++",
+        choices=("best", "plain"),
+    )
     min_wpsi: float = option(0.0, "below this WPSI all clients stay together (0.1: 'no significant shift')", least=0)
     inner: SingleModel = field(
         default_factory=FedAvg, metadata={"help": "single-model method that runs inside each cluster"}
@@ -53,6 +58,7 @@ class ClustPSIPFL(Method):
             features=self.psi_features,  # type: ignore[arg-type]  # checked: one of its choices
             smoothing=self.psi_smoothing,  # type: ignore[arg-type]  # likewise
             epsilon=self.psi_epsilon,
+            search=self.psi_search,  # type: ignore[arg-type]  # likewise
             min_wpsi=self.min_wpsi,
             random_state=setting.seed,
         ).fit(counts)

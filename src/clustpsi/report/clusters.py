@@ -13,9 +13,16 @@ import pandas as pd
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import constant_answers
-from clustpsi.report import paper
 from clustpsi.report.sheet import Entry, Line, Sheet
-from clustpsi.report.tables import comparable, level_order, level_title, method_order, method_title
+from clustpsi.report.tables import (
+    comparable,
+    dataset_title,
+    left_out_notes,
+    level_order,
+    level_title,
+    method_order,
+    method_title,
+)
 from clustpsi.results import RunFolder
 
 COLUMNS = ("singletons", "majorities", "constant_federation", "constant_cluster", "constant_client")
@@ -33,17 +40,20 @@ HEADINGS = (
 def composition(folder: RunFolder) -> dict[str, Any]:
     """Of one finished run: the columns :data:`COLUMNS`, those about clusters only if there are any.
 
-    ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".
+    ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".  Runs that were made
+    before test labels were recorded have no constants.
     """
     clients, cluster_of = folder.clients(), folder.clusters()
     train, test = (
         clients[[column for column in clients if str(column).startswith(kind)]].to_numpy(np.int64)
         for kind in ("count_", "test_")
     )
-    if not test.size:  # a run of before test labels were written: training labels, which are mixed in the same way
-        test = train
-    constant = constant_answers(train, test, cluster_of)
-    row: dict[str, Any] = {f"constant_{who}": scores.global_accuracy for who, scores in constant.items()}
+    row: dict[str, Any] = {"constant_federation": None, "constant_client": None}
+    if cluster_of is not None:
+        row["constant_cluster"] = None
+    if test.size:
+        constant = constant_answers(train, test, cluster_of)
+        row |= {f"constant_{who}": scores.global_accuracy for who, scores in constant.items()}
     if cluster_of is not None:
         labels, sizes = np.unique(cluster_of, return_counts=True)
         totals = np.stack([train[cluster_of == label].sum(axis=0) for label in labels])
@@ -54,7 +64,7 @@ def composition(folder: RunFolder) -> dict[str, Any]:
 
 def cluster_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Sheet:
     """Means over seeds for every clustered method under every partition."""
-    clustered = runs[runs["constant_cluster"].notna()] if "constant_cluster" in runs else runs.iloc[:0]
+    clustered = runs[runs["majorities"].notna()] if "majorities" in runs else runs.iloc[:0]
     if clustered.empty:
         raise ClustPSIError("none of these runs has clusters: run clust_psi_pfl, say")
     chosen = comparable(clustered, num_clients).sort_values("seed")
@@ -78,22 +88,26 @@ def cluster_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Shee
                         "singletons": float(group["singletons"].mean()),
                         "majorities": " ".join(f"{number:g}" for number in _mean_majorities(list(group["majorities"]))),
                         **{
-                            f"constant_{who}": group[f"constant_{who}"].mean()
+                            f"constant_{who}": group[f"constant_{who}"].astype(float).mean(skipna=False)
                             for who in ("federation", "cluster", "client")
                         },
                         "global_accuracy": group["last_global_accuracy"].mean(),
                     }
                 )
                 lines.append(Line(level_title(level), _entries(rows[-1])))
-            sections.append((f"{paper.DATASETS.get(str(dataset), str(dataset))}, {method_title(method)}", lines))
+            sections.append((f"{dataset_title(str(dataset))}, {method_title(method)}", lines))
     size = chosen["num_clients"].dropna().unique()
     title = "Clusters, and the accuracy of constant answers (means over seeds)" + (
         f", {size[0]} clients" if len(size) else ""
     )
     notes = [
         "tau: mean (least to most); by majority class: how many clusters have class 1, 2, ... as their most frequent",
-        "constant: accuracy of always naming the most frequent class of all clients, of the cluster, of the client",
+        "constant: test accuracy of always naming the class that is most frequent among the training labels of all "
+        "clients, of the cluster, of the client",
     ]
+    if chosen["constant_cluster"].isna().any():
+        notes.append("-: some runs were made before clients' test labels were recorded")
+    notes += left_out_notes(chosen)
     return Sheet(title, HEADINGS, sections, pd.DataFrame(rows), notes, corner=("method", "partition"))
 
 
@@ -101,7 +115,8 @@ def _entries(row: dict[str, Any]) -> tuple[Entry, ...]:
     span = f" ({row['tau_least']} to {row['tau_most']})" if row["tau_least"] < row["tau_most"] else ""
     texts = [f"{row['tau']:.3g}{span}", f"{row['singletons']:.3g}", row["majorities"]]
     texts += [
-        f"{row[key]:.3f}" for key in ("constant_federation", "constant_cluster", "constant_client", "global_accuracy")
+        "-" if np.isnan(row[key]) else f"{row[key]:.3f}"
+        for key in ("constant_federation", "constant_cluster", "constant_client", "global_accuracy")
     ]
     return tuple(Entry((text,)) for text in texts)
 

@@ -1,11 +1,11 @@
-"""The paper's figures, each with the data behind it.
+"""Figures, the paper's and others, each with the data behind it.
 
-Skew, silhouettes, numbers of clusters and partitions need labels only; accuracies come from a store of runs, and
-importances from the tables of ``clustpsi study metrics``.
+Skew, silhouettes, numbers of clusters and partitions need labels only; accuracies and learning curves come from a store
+of runs, and importances from the tables of ``clustpsi study metrics``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,24 @@ from clustpsi import skew
 from clustpsi.clustering import PSIClustering
 from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
-from clustpsi.experiments.study import LEVELS, MEASURES, draw_counts
+from clustpsi.experiments.study import draw_counts
+from clustpsi.experiments.study_axes import LEVELS, MEASURES
 from clustpsi.federation import build_federation
+from clustpsi.files import check_writable
 from clustpsi.report import style
 from clustpsi.report.paper import DATASETS, SEEDS
-from clustpsi.report.runs import read_runs, select
-from clustpsi.report.tables import check_comparable, method_order, method_title
-from clustpsi.results import Store, write_csv
+from clustpsi.report.runs import SETTINGS, dataset_name, read_runs, select
+from clustpsi.report.tables import SCORES, Level, check_comparable, having, level_order, method_order, method_title
+from clustpsi.results import RunFolder, write_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SYMBOLS = {"dirichlet": r"$\alpha$", "similarity": r"$S$"}
-TITLES = {"dirichlet": "Dirichlet", "similarity": "Similarity"}
+TITLES = {"dirichlet": "Dirichlet", "similarity": "Similarity", "iid": "IID", "natural": "natural clients"}
+CENTRALIZED: dict[str, Any] = {"color": style.GREY, "linestyle": (0, (6, 2)), "zorder": 1}
+MOST_NAMES = 30  # of classes beside a panel
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,25 @@ class Request:
     dataset: str | None = None
     data_dir: Path | None = None
     label: str | None = None
+    client: str | None = None
+    text: tuple[str, ...] | None = None
     num_clients: tuple[int, ...] | None = None
     alphas: tuple[float, ...] | None = None
     similarities: tuple[float, ...] | None = None
     seeds: tuple[int, ...] | None = None
     runs: Path | None = None
     where: Mapping[str, str] = field(default_factory=dict)
+    score: str | None = None
     study: Path | None = None
 
     def load(self) -> Dataset:
-        return load_dataset(self.dataset or "digits", data_dir=self.data_dir, label=self.label)
+        return load_dataset(
+            self.dataset or "digits", data_dir=self.data_dir, label=self.label, client=self.client, text=self.text or ()
+        )
+
+    @property
+    def store(self) -> Path:
+        return self.runs or Path("runs")
 
     def levels(self, protocol: str, default: tuple[float, ...]) -> tuple[float, ...]:
         given = self.alphas if protocol == "dirichlet" else self.similarities
@@ -74,17 +87,51 @@ class Drawing:
 
 def draw(name: str, request: Request) -> Drawing:
     """A figure by its name, one of `FIGURES`."""
-    if name not in FIGURES:
-        raise unknown_name("figure", name, FIGURES)
+    check_request(name, request)
     with style.publication_style():
         return FIGURES[name].draw(request)
+
+
+def check_request(name: str, request: Request, output: Path | None = None) -> None:
+    """Refuse, before any work, what the figure does not take, and an output that cannot be written."""
+    if name not in FIGURES:
+        raise unknown_name("figure", name, FIGURES)
+    kind = FIGURES[name]
+    given = [each.name for each in fields(request) if getattr(request, each.name) not in (None, {}, ())]
+    for option in given:
+        if option not in (*kind.takes, "data_dir"):
+            takes = ", ".join(map(_flag, kind.takes))
+            raise ClustPSIError(
+                f"the figure {name} is made from {kind.needs} and has no use for {_flag(option)}: it takes {takes}"
+            )
+    if request.client is not None:
+        for option in ("num_clients", "alphas", "similarities"):
+            if option in given:
+                raise ClustPSIError(
+                    f"--client shows the data's own clients, and {_flag(option)} is about others: give one of them"
+                )
+    if output is not None:
+        style.check_format(output)
+        inputs = [Path(source).expanduser() for source in (request.dataset, request.runs) if source is not None]
+        for path in (output, output.with_suffix(".csv")):
+            check_writable(path)
+            if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
+                raise ClustPSIError(
+                    f"the figure's data goes beside it and would replace {path}, which it is made from: "
+                    "choose another --output"
+                )
+
+
+def _flag(option: str) -> str:
+    """The command line's name of an option."""
+    return {"seeds": "--seeds-list"}.get(option, f"--{option.replace('_', '-')}")
 
 
 # ---------------------------------------------------------------------------------------------------- from labels
 
 
 def _skew(protocol: str) -> Callable[[Request], Drawing]:
-    """WPSI and, on the right axis, the other measures over the level; a panel a number of clients."""
+    """WPSI and, on the right axis, the other measures over the level; one panel for each number of clients."""
 
     def draw(request: Request) -> Drawing:
         dataset = request.load()
@@ -95,13 +142,16 @@ def _skew(protocol: str) -> Callable[[Request], Drawing]:
         notes: list[str] = []
         for num_clients in clients:
             for level in levels:
+                where = {"dataset": dataset.name, "partitioner": protocol, "num_clients": num_clients, "level": level}
+                of_level: list[dict[str, Any]] = []
                 try:
                     for seed in request.seeds or SEEDS:
                         counts = draw_counts(dataset.name, sizes, protocol, num_clients, level, seed)
-                        where = {"dataset": dataset.name, "partitioner": protocol, "num_clients": num_clients}
-                        rows.append(where | {"level": level, "seed": seed} | skew.measures(counts))
+                        of_level.append(where | {"seed": seed} | skew.measures(counts))
                 except InfeasiblePartition:
                     notes.append(_infeasible(protocol, level, num_clients))
+                else:
+                    rows += of_level
         data = _table(rows, dataset)
         figure, panels = _panels(len(clients), height=2.6)
         for i, (num_clients, axes) in enumerate(zip(clients, panels, strict=True)):
@@ -136,10 +186,12 @@ def _draw_skew(axes: "Axes", data: pd.DataFrame, levels: Sequence[float]) -> "Ax
 def _clusterings(request: Request, default_clients: tuple[int, ...]) -> tuple[Dataset, pd.DataFrame, list[str]]:
     """The silhouette of every number of clusters, on the partitions that ``clustpsi run`` has for the same settings."""
     dataset = request.load()
-    rows, notes = [], []
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
     for protocol, default in (("dirichlet", (0.3,)), ("similarity", (0.0,))):
         for level in request.levels(protocol, default):
             for num_clients in request.num_clients or default_clients:
+                of_level: list[dict[str, Any]] = []
                 try:
                     for seed in request.seeds or SEEDS:
                         counts = build_federation(dataset, protocol, level, num_clients, seed).label_counts
@@ -148,14 +200,16 @@ def _clusterings(request: Request, default_clients: tuple[int, ...]) -> tuple[Da
                         where |= {"num_clients": num_clients, "seed": seed, "wpsi": clustering.wpsi_}
                         chosen = clustering.n_clusters_
                         for tau, score in clustering.silhouette_scores_.items():
-                            rows.append({**where, "tau": tau, "silhouette": score, "chosen": tau == chosen})
+                            of_level.append({**where, "tau": tau, "silhouette": score, "chosen": tau == chosen})
                 except InfeasiblePartition:
                     notes.append(_infeasible(protocol, level, num_clients))
+                else:
+                    rows += of_level
     return dataset, _table(rows, dataset), notes
 
 
 def _silhouette(request: Request) -> Drawing:
-    """Silhouette over the number of clusters, a line a number of clients; the chosen number is marked."""
+    """Silhouette over the number of clusters, one line for each number of clients; the chosen number is marked."""
     dataset, data, notes = _clusterings(request, (10, 50, 100))
     kinds = list(dict.fromkeys(zip(data["partitioner"], data["level"], strict=True)))
     clients = sorted(data["num_clients"].unique())
@@ -187,14 +241,14 @@ def _silhouette(request: Request) -> Drawing:
         axes.set_xscale("log")
         _plain_ticks(axes, (2, 3, 5, 10, 20, 50, 100), of_kind["tau"].max())
         axes.set_xlabel(r"number of clusters $\tau$")
-        axes.set_title(f"{_title(dataset.name)}, {TITLES[protocol]}, {SYMBOLS[protocol]} = {level:g}")
+        axes.set_title(f"{_title(dataset.name)}, {_level_title((protocol, level))}")
     panels[0].set_ylabel("silhouette")
     _legend(figure, panels)
     return Drawing(figure, data, notes)
 
 
 def _tau(request: Request) -> Drawing:
-    """The chosen number of clusters over the number of clients, a line a level; small points are single seeds."""
+    """The chosen number of clusters over the number of clients, one line for each level; points are single seeds."""
     from matplotlib.ticker import MaxNLocator
 
     dataset, tried, notes = _clusterings(request, (10, 50, 100))
@@ -226,35 +280,57 @@ def _tau(request: Request) -> Drawing:
 
 
 def _partition(request: Request) -> Drawing:
-    """Who has which labels: classes by clients, sizes of clients above; a panel a partition, of the first seed."""
+    """Who has which labels: classes by clients, sizes of clients above; one panel for each partition of the first seed.
+
+    The data's own clients, where it has a column that names them, are the only panel.
+    """
+    from matplotlib.ticker import MaxNLocator
+
     dataset = request.load()
     num_clients, seed = (request.num_clients or (20,))[0], (request.seeds or SEEDS)[0]
+    levels: list[Level] = [("natural", None)]
+    if request.client is None:
+        levels = [
+            (how, each)
+            for how, one in (("dirichlet", 0.3), ("similarity", 0.0))
+            for each in request.levels(how, (one,))
+        ]
     rows, notes, shown = [], [], []
-    for protocol, default in (("dirichlet", (0.3,)), ("similarity", (0.0,))):
-        for level in request.levels(protocol, default):
-            try:
-                counts = build_federation(dataset, protocol, level, num_clients, seed).label_counts
-            except InfeasiblePartition:
-                notes.append(_infeasible(protocol, level, num_clients))
-                continue
-            shown.append((protocol, level, counts))
-            where = {"dataset": dataset.name, "partitioner": protocol, "level": level, "seed": seed}
-            for (client, label), samples in np.ndenumerate(counts):
-                rows.append({**where, "client": client, "class": dataset.class_names[label], "samples": samples})
+    for protocol, level in levels:
+        try:
+            federation = build_federation(dataset, protocol, level, None if request.client else num_clients, seed)
+        except InfeasiblePartition:
+            assert level is not None
+            notes.append(_infeasible(protocol, level, num_clients))
+            continue
+        shown.append((protocol, level, federation))
+        where = {"dataset": dataset.name, "partitioner": protocol, "level": level, "seed": seed}
+        for (client, label), samples in np.ndenumerate(federation.label_counts):
+            of = {"client": federation.client_names[client], "class": dataset.class_names[label]}
+            rows.append({**where, **of, "samples": samples})
     data = _table(rows, dataset)
-    figure, panels = _panels(len(shown), height=2 + 0.15 * min(max(dataset.num_classes, 6), 30), rows=2, ratios=(1, 3))
-    for i, (protocol, level, counts) in enumerate(shown):
+    classes = [style.plain(name) for name in dataset.class_names]
+    names, are_upright = ([], False) if request.client is None else _client_names(shown[0][2].client_names)
+    height = 2 + 0.15 * min(max(len(classes), 6), MOST_NAMES) + (0.06 * max(map(len, names)) if are_upright else 0)
+    figure, panels = _panels(len(shown), height=height, rows=2, ratios=(1, 3))
+    for i, (protocol, level, federation) in enumerate(shown):
         sizes, axes = panels[i], panels[len(shown) + i]
-        sizes.bar(range(num_clients), counts.sum(axis=1), width=0.8, color=style.GREY)
-        sizes.set_xlim(-0.5, num_clients - 0.5)
-        sizes.tick_params(labelbottom=False)
-        sizes.set_title(f"{_title(dataset.name)}, {TITLES[protocol]}, {SYMBOLS[protocol]} = {level:g}")
+        counts = federation.label_counts
+        sizes.bar(range(len(counts)), counts.sum(axis=1), width=0.8, color=style.GREY)
+        sizes.set_xlim(-0.5, len(counts) - 0.5)
+        sizes.set_title(f"{_title(dataset.name)}, {_level_title((protocol, level))}")
         shares = (counts / counts.sum(axis=1, keepdims=True)).T
         picture = axes.imshow(shares, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
         axes.grid(visible=False)
         axes.set_xlabel("client")
-        named = i == 0
-        axes.set_yticks(range(dataset.num_classes), dataset.class_names if named else [""] * dataset.num_classes)
+        for axis in (sizes.xaxis, sizes.yaxis, axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))  # there is no client 2.5
+        sizes.tick_params(labelbottom=False)
+        if len(classes) <= MOST_NAMES:
+            axes.set_yticks(range(len(classes)), classes)
+        if names:
+            axes.set_xticks(range(len(names)), names, rotation=90 if are_upright else 0)
+        axes.tick_params(labelleft=i == 0)
     panels[0].set_ylabel("samples")
     panels[len(shown)].set_ylabel("class")
     bar = figure.colorbar(picture, ax=panels[len(shown) :], fraction=0.03, pad=0.02)
@@ -262,20 +338,31 @@ def _partition(request: Request) -> Drawing:
     return Drawing(figure, data, notes)
 
 
+def _client_names(names: Sequence[str]) -> tuple[list[str], bool]:
+    """Clients' names as they go below a panel of one column's width, none if they do not fit; whether upright."""
+    shown = [style.plain(name) for name in names]
+    points = 0.7 * style.ONE_COLUMN * 72 / len(shown)  # for each client
+    are_upright = max(map(len, shown)) * 4.5 + 4 > points
+    return ([], False) if are_upright and points < 9 else (shown, are_upright)
+
+
 # ------------------------------------------------------------------------------------------------------ from runs
 
 
 def _accuracy(protocol: str) -> Callable[[Request], Drawing]:
-    """Global accuracy over the level, mean over seeds, a panel a number of clients; centralized learning as a line."""
+    """A score over the level, mean over seeds, one panel for each number of clients; centralized learning as a line."""
 
     def draw(request: Request) -> Drawing:
         runs, notes = _runs(request)
-        central = runs[runs["method"] == "centralized"]["global_accuracy"]
+        score = request.score or "global_accuracy"
+        runs, lacking = having(runs, score)
+        runs = runs.rename(columns={f"last_{score}": "score"})
+        central = runs[runs["method"] == "centralized"]["score"]
         runs = runs[(runs["partitioner"] == protocol) & (runs["method"] != "centralized")]
         if runs.empty:
-            raise ClustPSIError(f"{request.runs} has no finished runs with the {protocol} partition")
+            raise ClustPSIError(f"{request.store} has no finished runs with the {protocol} partition")
         keys = ["dataset", "partitioner", "num_clients", "level", "agg_method"]
-        scores = runs.groupby(keys, sort=False)["global_accuracy"]
+        scores = runs.groupby(keys, sort=False)["score"]
         data = pd.DataFrame({"mean": scores.mean(), "std": scores.std(ddof=0), "seeds": scores.count()}).reset_index()
         levels = sorted(data["level"].unique())
         clients = sorted(data["num_clients"].unique())
@@ -288,51 +375,32 @@ def _accuracy(protocol: str) -> Callable[[Request], Drawing]:
                 x = [levels.index(level) + shift for level in line["level"]]  # beside each other, not on top
                 look = _method_look(method)
                 axes.errorbar(x, line["mean"], yerr=line["std"], elinewidth=0.5, capsize=1.2, capthick=0.5, **look)
-            if len(central):
-                axes.axhline(central.mean(), color=style.GREY, linestyle=(0, (6, 2)), label="centralized", zorder=1)
+            if len(central) and not SCORES[score].of_clients:
+                axes.axhline(central.mean(), label="centralized", **CENTRALIZED)
             _name_levels(axes, protocol, levels)
             axes.set_title(f"{_title(data['dataset'][0])}, $K={num_clients}$")
-        panels[0].set_ylabel("global accuracy")
+        panels[0].set_ylabel(_score_title(score))
         _legend(figure, panels)
-        return Drawing(figure, data, notes)
+        return Drawing(figure, data, notes + lacking)
 
     return draw
 
 
 def _local_ecdf(request: Request) -> Drawing:
-    """Share of clients with at most this accuracy, all seeds together; a panel a partition, at the largest K."""
+    """Share of clients with at most this accuracy, all seeds together; one panel for each partition, largest K."""
     runs, notes = _runs(request)
-    runs = runs[runs["method"] != "centralized"]
-    num_clients = runs["num_clients"].max()
-    if pd.notna(num_clients):
-        runs = runs[runs["num_clients"] == num_clients]
-    assert request.runs is not None
-    keys = ["dataset", "partitioner", "level", "num_clients", "agg_method", "seed"]
-    shown = {tuple(_none(value) for value in row) for row in runs[keys].astype(object).to_numpy()}
-    tables = []
-    for folder in Store(request.runs):
-        config = folder.config()
-        row = (
-            config.dataset,
-            config.partitioner,
-            config.non_iid_param,
-            config.num_clients,
-            config.agg_method,
-            config.seed,
-        )
-        if row in shown and not config.validation and folder.finished:
-            accuracy = folder.accuracy()
-            accuracy = accuracy[accuracy["round"] == accuracy["round"].max()].dropna(subset="accuracy")
-            tables.append(accuracy[["client", "accuracy"]].assign(**dict(zip(keys, row, strict=True))))
-    data = pd.concat(tables, ignore_index=True)
-    ordered = data.sort_values(["partitioner", "level"], ascending=[True, False])
-    kinds = list(dict.fromkeys(zip(ordered["partitioner"], ordered["level"], strict=True)))
-    columns = min(3, len(kinds))
-    lines = -(-len(kinds) // columns)
-    width = style.TWO_COLUMNS
-    figure, panels = _panels(columns, height=0.8 + 1.9 * lines, rows=lines, width=width, same_y=True, same_x=True)
+    runs = _of_largest(runs[runs["method"] != "centralized"])
+
+    def last(folder: RunFolder) -> pd.DataFrame:
+        accuracy = folder.accuracy()
+        in_last: pd.DataFrame = accuracy[accuracy["round"] == accuracy["round"].max()]
+        return in_last[["client", "accuracy"]].dropna()
+
+    data = _from_folders(runs, request, last, notes)
+    kinds = level_order(data["kind"])
+    figure, panels, columns = _grid(len(kinds))
     for kind, axes in zip(kinds, panels, strict=False):
-        part = data[(data["partitioner"] == kind[0]) & (data["level"] == kind[1])]
+        part = data[_is(data["kind"], kind)]
         for i, method in enumerate(method_order(data["agg_method"].unique())):
             values = np.sort(part.loc[part["agg_method"] == method, "accuracy"].to_numpy())
             if not values.size:
@@ -344,20 +412,108 @@ def _local_ecdf(request: Request) -> Drawing:
             }
             share = np.arange(1, len(values) + 1) / len(values)
             axes.plot(np.append(values, 1.0), np.append(share, 1.0), **look)
-        level = "" if np.isnan(kind[1]) else f", {SYMBOLS[kind[0]]} = {kind[1]:g}"
-        axes.set_title(f"{TITLES.get(kind[0], kind[0])}{level}")
+        axes.set_title(_level_title(kind))
         axes.set_xlim(0, 1.02)
         axes.set_ylim(0, 1.02)
         axes.set_xticks(np.linspace(0, 1, 6))
-    for axes in panels[len(kinds) :]:
-        axes.set_visible(False)
-    for i, axes in enumerate(panels[: len(kinds)]):
-        axes.set_xlabel("local accuracy" if i + columns >= len(kinds) else "")
-        axes.set_ylabel("share of clients" if i % columns == 0 else "")
-        axes.tick_params(labelbottom=i + columns >= len(kinds))
+    _label_grid(panels[: len(kinds)], columns, "local accuracy", "share of clients")
     _legend(figure, panels[: len(kinds)])
-    notes.append(f"{_title(data['dataset'][0])}, {num_clients:g} clients")
-    return Drawing(figure, data, notes)
+    notes.append(_shown(data))
+    return Drawing(figure, data.drop(columns="kind"), notes)
+
+
+def _rounds(request: Request) -> Drawing:
+    """Learning curves: a score over rounds, mean and standard deviation over seeds; one panel for each partition."""
+    from matplotlib.ticker import MaxNLocator
+
+    runs, notes = _runs(request)
+    score = request.score or "global_accuracy"
+    columns_found: set[str] = set()
+
+    def curve(folder: RunFolder) -> pd.DataFrame:
+        rounds = folder.rounds()
+        columns_found.update(map(str, rounds))
+        return rounds.reindex(columns=["round", score]).dropna()  # where it was evaluated
+
+    central = runs["method"] == "centralized"
+    of_clients = score in SCORES and SCORES[score].of_clients
+    pooled = runs[central & (runs["num_clients"] == runs.loc[central, "num_clients"].max()) & (not of_clients)]
+    values = _from_folders(pd.concat([_of_largest(runs[~central]), pooled]), request, curve, notes)
+    if score not in columns_found - {"round"}:
+        raise unknown_name("score of rounds", score, columns_found - {"round"})
+    keys = ["dataset", "kind", "partitioner", "level", "num_clients", "agg_method", "round"]
+    scores = values.groupby(keys, sort=False, dropna=False)[score]
+    data = pd.DataFrame({"mean": scores.mean(), "std": scores.std(ddof=0), "seeds": scores.count()}).reset_index()
+    complete = data.groupby(["kind", "agg_method"])["seeds"].transform("max")
+    data = data[data["seeds"] == complete].reset_index(drop=True)  # rounds in which every seed was evaluated
+    curves = data[data["agg_method"] != "centralized"]
+    if curves.empty:
+        raise ClustPSIError(f"no run of {request.store} that was asked for has {score} in its rounds")
+    methods = method_order(curves["agg_method"].unique())
+    silent = set(runs.loc[~central, "agg_method"]) - set(methods)
+    if silent:
+        notes.append(f"without {score}, and omitted: {', '.join(map(method_title, method_order(silent)))}")
+    kinds = level_order(curves["kind"])
+    figure, panels, columns = _grid(len(kinds))
+    for kind, axes in zip(kinds, panels, strict=False):
+        for i, method in enumerate(methods):
+            line = curves[_is(curves["kind"], kind) & (curves["agg_method"] == method)].sort_values("round")
+            if line.empty:
+                continue
+            look = _method_look(method) | {"markevery": (0.02 + 0.015 * i, 0.25), "markersize": 3.5}
+            axes.plot(line["round"], line["mean"], **look)
+            low, high = line["mean"] - line["std"], line["mean"] + line["std"]
+            axes.fill_between(line["round"], low, high, color=look["color"], alpha=0.12, linewidth=0)
+        line = data[data["agg_method"] == "centralized"].sort_values("round")
+        if len(line):
+            axes.plot(line["round"], line["mean"], label="centralized", **CENTRALIZED)
+        axes.set_title(_level_title(kind))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    _label_grid(panels[: len(kinds)], columns, "round", _score_title(score))
+    _legend(figure, panels[: len(kinds)])
+    notes.append(f"{_shown(curves)}; lines: means over seeds; bands: standard deviations")
+    return Drawing(figure, data.drop(columns="kind"), notes)
+
+
+def _from_folders(
+    runs: pd.DataFrame, request: Request, read: Callable[[RunFolder], pd.DataFrame], notes: list[str]
+) -> pd.DataFrame:
+    """What is read in the folders of exactly these runs, beside their settings; a note on each that is damaged."""
+    if runs.empty:
+        raise ClustPSIError(f"{request.store} has no run of a federated method that was asked for")
+    if runs["folder"].isna().any():
+        raise ClustPSIError(
+            f"{request.store} has one row for each run, and this figure needs their folders: name a store"
+        )
+    keys = ["dataset", "partitioner", "level", "num_clients", "agg_method", "seed", "kind"]
+    tables = []
+    for row in runs.to_dict("records"):
+        try:
+            table = read(RunFolder(Path(row["folder"])))
+        except (OSError, ValueError, KeyError) as error:  # of pandas or of clustpsi
+            notes.append(f"left out {row['folder']}, which is damaged: {error}")
+            continue
+        tables.append(table.assign(**{key: [row[key]] * len(table) for key in keys}))
+    if not tables:
+        raise ClustPSIError(f"no run that was asked for can be read ({notes[-1]})")
+    return pd.concat(tables, ignore_index=True)
+
+
+def _of_largest(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the most clients, and those on natural clients."""
+    largest: pd.DataFrame = runs[runs["num_clients"].isna() | (runs["num_clients"] == runs["num_clients"].max())]
+    return largest
+
+
+def _is(kinds: "pd.Series[Any]", kind: Level) -> "pd.Series[bool]":
+    """Where a column of levels has this one (pandas takes a tuple for several values)."""
+    return kinds.map(lambda each: each == kind).astype(bool)
+
+
+def _shown(data: pd.DataFrame) -> str:
+    """What panels have in common."""
+    clients = data["num_clients"].dropna()
+    return f"{data['dataset'].iloc[0]}, {f'{clients.iloc[0]:.0f} clients' if len(clients) else 'natural clients'}"
 
 
 # ----------------------------------------------------------------------------------------------------- from the study
@@ -391,7 +547,7 @@ def _importances(request: Request) -> Drawing:
 
 
 def _bars(axes: "Axes", data: pd.DataFrame, column: str, mark: str | None = None) -> None:
-    """A group of bars a model, a bar a measure; where there is a value to mark, a point."""
+    """One group of bars for each model, one bar for each measure; where there is a value to mark, a point."""
     titles = {"lightgbm": "LightGBM", "svm": "SVM", "mlp": "MLP", "tree": "Tree"}
     models, measures = data["model"].unique(), data["measure"].unique()
     width = 0.8 / len(measures)
@@ -413,21 +569,21 @@ def _bars(axes: "Axes", data: pd.DataFrame, column: str, mark: str | None = None
 
 
 def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
-    """The finished runs on one data set that were scored on test data, a row each, and what could not be read."""
-    if request.runs is None:
-        raise ClustPSIError("this figure is made from runs: say where they are with --runs")
-    runs, problems = read_runs(request.runs)
+    """The finished runs on one data set that were scored on test data, one row each, and what could not be read."""
+    runs, problems = read_runs(request.store)
     runs = select(runs, request.where)
     runs = runs[(runs["status"] == "finished") & ~runs["validation"].astype("boolean").fillna(False)]
     if runs.empty:
-        raise ClustPSIError(f"{request.runs} has no finished run scored on test data: make some with clustpsi run")
+        raise ClustPSIError(f"{request.store} has no finished run scored on test data: make some with clustpsi run")
     names = sorted(runs["dataset"].unique())
     if request.dataset is None and len(names) > 1:
-        raise ClustPSIError(f"{request.runs} has runs on {', '.join(names)}: choose one with --dataset")
-    dataset = request.dataset or names[0]
+        raise ClustPSIError(f"{request.store} has runs on {', '.join(names)}: choose one with --dataset")
+    dataset = names[0] if request.dataset is None else dataset_name(request.dataset)
     if dataset not in names:
-        raise unknown_name(f"dataset in {request.runs}", dataset, names)
+        raise unknown_name(f"dataset in {request.store}", dataset, names)
     runs = runs[runs["dataset"] == dataset]
+    runs = runs.sort_values("eval_every", kind="stable")  # of runs that differ in nothing else, the one that tells most
+    runs = runs.drop_duplicates([key for key in SETTINGS if key != "eval_every"]).sort_index()
     method = runs["agg_method"].str.partition(":")[0]
     levels = {"dirichlet": request.alphas, "similarity": request.similarities}
     for name, wanted in levels.items():
@@ -437,14 +593,19 @@ def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
         if numbers is not None:
             runs = runs[runs[column].isin(numbers) | (method.loc[runs.index] == "centralized")]
     if runs.empty:
-        raise ClustPSIError(f"{request.runs} has no finished run on {dataset} with what was asked for")
-    check_comparable(runs, f"the runs in {request.runs}")
-    runs = runs.rename(columns={"non_iid_param": "level", "last_global_accuracy": "global_accuracy"})
-    return runs.assign(method=method.loc[runs.index]).reset_index(drop=True), problems
+        raise ClustPSIError(f"{request.store} has no finished run on {dataset} with what was asked for")
+    check_comparable(runs, f"the runs in {request.store}")
+    kinds = [
+        (how, None if pd.isna(level) else level)
+        for how, level in zip(runs["partitioner"], runs["non_iid_param"], strict=True)
+    ]
+    runs = runs.rename(columns={"non_iid_param": "level"})
+    kind = pd.Series(kinds, index=runs.index, dtype=object)
+    return runs.assign(method=method.loc[runs.index], kind=kind).reset_index(drop=True), problems
 
 
 def _method_look(spec: str) -> dict[str, Any]:
-    return {"label": method_title(spec), **style.method_style(spec)}
+    return {"label": style.plain(method_title(spec), most=60), **style.method_style(spec)}
 
 
 def _panels(
@@ -464,6 +625,26 @@ def _panels(
     figure = Figure(figsize=(inches, height), layout="constrained")
     panels = figure.subplots(rows, columns, sharey=same_y, sharex=same_x, height_ratios=ratios, squeeze=False)
     return figure, list(panels.ravel())
+
+
+def _grid(number: int) -> tuple["Figure", list["Axes"], int]:
+    """A figure with so many panels that share their axes, up to three beside each other; with the number of columns."""
+    columns = min(3, number)
+    lines = -(-number // columns)
+    height, width = 0.8 + 1.9 * lines, style.TWO_COLUMNS
+    figure, panels = _panels(columns, height=height, rows=lines, width=width, same_y=True, same_x=True)
+    for axes in panels[number:]:
+        axes.set_visible(False)
+    return figure, panels, columns
+
+
+def _label_grid(panels: Sequence["Axes"], columns: int, x: str, y: str) -> None:
+    """Axes' names at the left and at the bottom only."""
+    for i, axes in enumerate(panels):
+        is_lowest = i + columns >= len(panels)
+        axes.set_xlabel(x if is_lowest else "")
+        axes.set_ylabel(y if i % columns == 0 else "")
+        axes.tick_params(labelbottom=is_lowest)
 
 
 def _legend(figure: "Figure", panels: Sequence["Axes"], most_columns: int = 6) -> None:
@@ -492,11 +673,6 @@ def _name_levels(axes: "Axes", protocol: str, levels: Sequence[float]) -> None:
     axes.set_xlabel(SYMBOLS[protocol])
 
 
-def _none(value: Any) -> Any:
-    """A missing value as a run's configuration has it."""
-    return None if pd.isna(value) else value
-
-
 def _plain_ticks(axes: "Axes", ticks: Sequence[int], most: int) -> None:
     shown = [tick for tick in ticks if tick <= most]
     axes.set_xticks(shown, [str(tick) for tick in shown])
@@ -504,7 +680,24 @@ def _plain_ticks(axes: "Axes", ticks: Sequence[int], most: int) -> None:
 
 
 def _title(dataset: str) -> str:
-    return DATASETS.get(dataset, Path(dataset).stem)
+    return style.plain(DATASETS.get(dataset, Path(dataset).stem))
+
+
+def _level_title(level: Level) -> str:
+    protocol, value = level
+    title = TITLES.get(protocol, protocol)
+    return title if value is None else f"{title}, {SYMBOLS[protocol]} = {value:g}"
+
+
+def _score_title(score: str) -> str:
+    named = {
+        "ad": "AD",
+        "sdad": "SDAD",
+        "worst10": "accuracy of the worst tenth",
+        "macro_f1": "macro F1",
+        "tau": r"$\tau$",
+    }
+    return named.get(score, style.plain(score.replace("_", " ")))
 
 
 def _infeasible(protocol: str, level: float, num_clients: int) -> str:
@@ -517,23 +710,42 @@ def _table(rows: list[dict[str, Any]], dataset: Dataset) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+DATA = ("dataset", "label", "text", "num_clients", "seeds")
+RUNS = ("runs", "where", "dataset", "num_clients", "seeds")
+
+
 @dataclass(frozen=True)
 class Kind:
-    """A figure that can be asked for."""
+    """A figure that can be asked for: how and from what it is drawn, what it shows, which fields of a request count."""
 
     draw: Callable[[Request], Drawing]
     needs: str
     shows: str
+    takes: tuple[str, ...]
 
 
+LEVELS_OF_BOTH = ("alphas", "similarities")
 FIGURES = {
-    "skew-dirichlet": Kind(_skew("dirichlet"), "labels", "WPSI with HD, JSD and EMD over alpha"),
-    "skew-similarity": Kind(_skew("similarity"), "labels", "WPSI with HD, JSD and EMD over S"),
-    "partition": Kind(_partition, "labels", "which client has how much of which class"),
-    "silhouette": Kind(_silhouette, "labels", "silhouette over the number of clusters, for several K"),
-    "tau": Kind(_tau, "labels", "the chosen number of clusters over K"),
-    "accuracy-dirichlet": Kind(_accuracy("dirichlet"), "runs", "global accuracy over alpha and K, all methods"),
-    "accuracy-similarity": Kind(_accuracy("similarity"), "runs", "global accuracy over S and K, all methods"),
-    "local-ecdf": Kind(_local_ecdf, "runs", "distribution of the clients' local accuracy, all methods"),
-    "importances": Kind(_importances, "study", "importance of the measures for predicting alpha and S"),
+    "skew-dirichlet": Kind(_skew("dirichlet"), "labels", "WPSI with HD, JSD and EMD over alpha", (*DATA, "alphas")),
+    "skew-similarity": Kind(_skew("similarity"), "labels", "WPSI with HD, JSD and EMD over S", (*DATA, "similarities")),
+    "partition": Kind(
+        _partition, "labels", "which client has how much of which class", (*DATA, *LEVELS_OF_BOTH, "client")
+    ),
+    "silhouette": Kind(
+        _silhouette, "labels", "silhouette over the number of clusters, for several K", (*DATA, *LEVELS_OF_BOTH)
+    ),
+    "tau": Kind(_tau, "labels", "the chosen number of clusters over K", (*DATA, *LEVELS_OF_BOTH)),
+    "accuracy-dirichlet": Kind(
+        _accuracy("dirichlet"), "runs", "global accuracy over alpha and K, all methods", (*RUNS, "alphas", "score")
+    ),
+    "accuracy-similarity": Kind(
+        _accuracy("similarity"), "runs", "global accuracy over S and K, all methods", (*RUNS, "similarities", "score")
+    ),
+    "rounds": Kind(
+        _rounds, "runs", "learning curves: a score over rounds, all methods", (*RUNS, *LEVELS_OF_BOTH, "score")
+    ),
+    "local-ecdf": Kind(
+        _local_ecdf, "runs", "distribution of the clients' local accuracy, all methods", (*RUNS, *LEVELS_OF_BOTH)
+    ),
+    "importances": Kind(_importances, "a study", "importance of the measures for predicting alpha and S", ("study",)),
 }

@@ -1,4 +1,4 @@
-"""Runs as one table: a row a run, from a store or from its compact form, a CSV file."""
+"""Runs as one table: one row for each run, from a store or from its compact form, a CSV file."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import LATER_OPTIONS, READABLE, Config
+from clustpsi.config import LATER_OPTIONS, READABLE, Config, is_file_name
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.report.clusters import COLUMNS as COMPOSITION
@@ -27,7 +27,7 @@ def read_runs(source: Path) -> tuple[pd.DataFrame, list[str]]:
     runs
         Columns: ``format``; ``status`` (finished or infeasible); the settings of a run; ``last_...`` and ``best_...``,
         the scores of the last and of the best round; ``skew_...``; what was sent; what is in the clusters;
-        ``seconds``.
+        ``seconds``; ``folder``, the folder of a finished run, which runs from a CSV do not have.
     problems
         A sentence for each folder that was left out because it is damaged or of a different version.
     """
@@ -44,8 +44,8 @@ def read_runs(source: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def write_runs(runs: pd.DataFrame) -> str:
-    """The compact form of a store: CSV text in which floats keep every digit."""
-    text: str = runs.to_csv(index=False, lineterminator="\n")
+    """The compact form of a store: CSV text in which floats keep every digit; folders are not part of it."""
+    text: str = runs.drop(columns="folder").to_csv(index=False, lineterminator="\n")
     return text
 
 
@@ -55,11 +55,11 @@ def _read_store(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             config = folder.config()
             if folder.finished:
-                rows.append(run_row(config, folder))
+                rows.append({**run_row(config, folder), "folder": str(folder.path)})
         except ClustPSIError as error:
             problems.append(f"left out {folder.path}: {error}")
-        except (KeyError, TypeError) as error:
-            problems.append(f"left out {folder.path}: its summary is damaged ({error!r})")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            problems.append(f"left out {folder.path}: its files are damaged ({error!r})")
     for values in infeasible.recorded(store).values():
         rows.append({**values, "status": "infeasible"})
     return rows, problems
@@ -73,6 +73,9 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
     row |= {f"best_{key}": value for key, value in summary["best"].items()}
     row |= {f"skew_{key}": value for key, value in summary["skew"].items()}
     row |= {key: summary[key] for key in TOTALS}
+    for key in row.keys() - config.as_dict().keys() - {"status"}:
+        if row[key] is not None and not isinstance(row[key], int | float):
+            raise TypeError(f"{key} is not a number")
     row |= composition(folder)
     try:
         row["seconds"] = folder.timing()["seconds"]
@@ -83,7 +86,8 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
-        runs = pd.read_csv(path, dtype=dict.fromkeys(("label", "client", "text", "word_vectors", "content"), object))
+        texts = ("label", "client", "text", "drop", "sep", "word_vectors", "content")
+        runs = pd.read_csv(path, dtype=dict.fromkeys(texts, object))
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):
@@ -101,11 +105,11 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 def _typed(runs: pd.DataFrame) -> pd.DataFrame:
     """The same columns in the same order with the same types, wherever the runs come from."""
-    columns = [*("format", "status"), *SETTINGS]
-    rest = [column for column in map(str, runs) if column not in columns and column != "reason"]
+    columns = ["format", "status", *SETTINGS]
+    rest = [column for column in map(str, runs) if column not in columns and column not in ("reason", "folder")]
     order = ("last_", "best_", "skew_", *TOTALS, *COMPOSITION, "seconds")
     rest.sort(key=lambda column: next((i for i, start in enumerate(order) if column.startswith(start)), len(order)))
-    runs = runs.reindex(columns=[*columns, *rest])
+    runs = runs.reindex(columns=[*columns, *rest, "folder"]).astype({"folder": object})
     whole = ["num_clients", "seed", *(column for column in (*TOTALS, "singletons") if column in runs)]
     return runs.astype(dict.fromkeys(whole, "Int64") | {"non_iid_param": "float64"})
 
@@ -130,7 +134,7 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
     Infeasible partitions have no setting of training, and stay whatever such a filter says.
     """
     for key, text in filters.items():
-        wanted = {_canonical(each) for each in text.split(",")}
+        wanted = {_canonical(dataset_name(each.strip()) if key == "dataset" else each) for each in text.split(",")}
         given = runs[key].map(lambda value: _canonical("none" if pd.isna(value) else str(value)))
         kept = given.isin(wanted)
         if key not in infeasible.SETTINGS:
@@ -139,6 +143,15 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
         if not (runs["status"] == "finished").any():
             raise ClustPSIError(f"no finished run has {key}={text}")
     return runs
+
+
+def dataset_name(dataset: str) -> str:
+    """What runs on a data set call it: files by their names.
+
+    >>> dataset_name("digits"), dataset_name("data/birds.csv")
+    ('digits', 'birds.csv')
+    """
+    return Path(dataset).name if is_file_name(dataset) else dataset
 
 
 def _canonical(text: str) -> str:

@@ -1,17 +1,24 @@
-"""Printed tables: one description, four formats."""
+"""Printed tables: one description, four formats.
+
+All names and cells are text: whatever would mean something to LaTeX, Markdown or a terminal is escaped here.
+"""
 
 import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from clustpsi.errors import unknown_name
+from clustpsi.printing import console, print_table, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMATS = ("terminal", "markdown", "latex", "csv")
 
@@ -37,26 +44,51 @@ class Line:
 class Sheet:
     """A table with rows in named sections.
 
-    ``frame`` has the same figures unrounded, a row a cell: it is what the CSV format gives.
+    ``frame`` has the same figures unrounded, one row for each cell: it is what the CSV format gives.
     """
 
     title: str
     headings: tuple[str, ...]
     sections: Sequence[tuple[str, Sequence[Line]]]
-    frame: pd.DataFrame
+    frame: "pd.DataFrame"
     notes: Sequence[str] = field(default=())
     corner: tuple[str, str] = ("dataset", "method")
 
 
-def render(sheets: Sequence[Sheet], format: str, *, width: int | None = None, color: bool = False) -> str:
+def render(sheets: Sequence[Sheet], format: str) -> str:
     """The tables as text in one of :data:`FORMATS`."""
-    if format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
+    check_format(format)
     if format == "csv":
         return "\n".join(sheet.frame.to_csv(index=False, lineterminator="\n") for sheet in sheets)
     if format == "terminal":
-        return _terminal(sheets, width, color)
+        text = io.StringIO()
+        show(sheets, console(text=text))
+        return text.getvalue()
     return "\n".join((_markdown if format == "markdown" else _latex)(sheet) for sheet in sheets)
+
+
+def check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
+
+
+def show(sheets: Sequence[Sheet], to: Console) -> None:
+    """Print the tables on a :func:`clustpsi.printing.console`."""
+    for sheet in sheets:
+        table = Table(*sheet.corner, box=box.SIMPLE, pad_edge=False)
+        for heading in sheet.headings:
+            table.add_column(heading, justify="right", no_wrap=True)
+        for name, lines in sheet.sections:
+            for i, line in enumerate(lines):
+                cells = [
+                    Text("\n".join(map(printable, entry.lines)), style="bold" if entry.bold else "")
+                    for entry in _cells(sheet, line)
+                ]
+                table.add_row(name if i == 0 else "", line.name, *cells, end_section=line is lines[-1])
+        to.print(printable(sheet.title), style="bold")
+        print_table(table, to, names=len(sheet.corner))
+        for note in sheet.notes:
+            to.print(printable(note))
 
 
 def _cells(sheet: Sheet, line: Line) -> list[Entry]:
@@ -64,39 +96,28 @@ def _cells(sheet: Sheet, line: Line) -> list[Entry]:
     return list(line.entries) * len(sheet.headings) if line.spans else list(line.entries)
 
 
-def _terminal(sheets: Sequence[Sheet], width: int | None, color: bool) -> str:
-    text = io.StringIO()
-    console = Console(file=text, width=width or 200, force_terminal=color, highlight=False, legacy_windows=False)
-    for sheet in sheets:
-        table = Table(box=box.SIMPLE, pad_edge=False)
-        for heading in sheet.corner:
-            table.add_column(heading, no_wrap=True)
-        for heading in sheet.headings:
-            table.add_column(heading, justify="right", no_wrap=True)
-        for name, lines in sheet.sections:
-            for i, line in enumerate(lines):
-                cells = [
-                    Text("\n".join(entry.lines), style="bold" if entry.bold else "") for entry in _cells(sheet, line)
-                ]
-                table.add_row(name if i == 0 else "", line.name, *cells, end_section=line is lines[-1])
-        console.print(sheet.title, style="bold", markup=False)
-        console.print(table)
-        for note in sheet.notes:
-            console.print(note, markup=False)
-    return text.getvalue()
-
-
 def _markdown(sheet: Sheet) -> str:
-    rows = [f"**{sheet.title}**", "", "| " + " | ".join([*sheet.corner, *sheet.headings]) + " |"]
+    rows = [f"**{_md(sheet.title)}**", "", "| " + " | ".join(map(_md, [*sheet.corner, *sheet.headings])) + " |"]
     rows.append("|---|---|" + "---:|" * len(sheet.headings))
     for name, lines in sheet.sections:
         for i, line in enumerate(lines):
             cells = [
-                "<br>".join(f"**{text}**" if entry.bold and j == 0 else text for j, text in enumerate(entry.lines))
+                "<br>".join(
+                    f"**{_md(text)}**" if entry.bold and j == 0 else _md(text) for j, text in enumerate(entry.lines)
+                )
                 for entry in _cells(sheet, line)
             ]
-            rows.append("| " + " | ".join([name if i == 0 else "", line.name, *cells]) + " |")
-    return "\n".join([*rows, *(f"\n{note}" for note in sheet.notes)]) + "\n"
+            rows.append("| " + " | ".join([_md(name) if i == 0 else "", _md(line.name), *cells]) + " |")
+    return "\n".join([*rows, *(f"\n{_md(note)}" for note in sheet.notes)]) + "\n"
+
+
+def _md(text: str) -> str:
+    r"""Text for Markdown (GitHub's); what means nothing where it stands, as in psi_features, stays as it is.
+
+    >>> print(_md("a|b *c* <d> p < 0.05 psi_features _e_ [f](g)"))
+    a\|b \*c\* \<d> p < 0.05 psi_features \_e\_ \[f\](g)
+    """
+    return re.sub(r"[\\|*`\[\]~&$]|^[#>]|<(?=\S)|(?<!\w)_|_(?!\w)", r"\\\g<0>", printable(text))
 
 
 def _latex(sheet: Sheet) -> str:
@@ -129,13 +150,25 @@ def _tex_cell(entry: Entry) -> str:
     return lines[0] if len(lines) == 1 else r"\makecell{" + r" \\ ".join(lines) + "}"
 
 
-def _tex(text: str) -> str:
-    """Text for LaTeX.
+_TEX = str.maketrans(
+    {
+        **{special: f"\\{special}" for special in "%&_#${}"},
+        **{symbol: f"${symbol}$" for symbol in "<>|"},
+        **{bracket: f"{{{bracket}}}" for bracket in "[]"},  # which would be an option after a line's end
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "α": r"$\alpha$",
+        "†": r"$^\dagger$",
+    }
+)
 
-    >>> print(_tex("α=0.3: 50 % ± 1 †"))
-    $\\alpha$=0.3: 50 \\% $\\pm$ 1 $^\\dagger$
+
+def _tex(text: str) -> str:
+    r"""Text for LaTeX.
+
+    >>> print(_tex(r"α=0.3: 50 % ± 1 † \{a_b}"))
+    $\alpha$=0.3: 50 \% $\pm$ 1 $^\dagger$ \textbackslash{}\{a\_b\}
     """
-    text = re.sub(r"([%&_#$])", r"\\\1", text)
-    for symbol, command in (("±", r"$\pm$"), ("α", r"$\alpha$"), ("†", r"$^\dagger$"), ("<", "$<$"), ("|", r"$|$")):
-        text = text.replace(symbol, command)
-    return text
+    return printable(text).translate(_TEX)

@@ -1,12 +1,18 @@
 """Which differences between methods are real: paired tests over seeds.
 
 Two methods with the same seed share partition, split, initial model and batch order, so their scores are compared in
-pairs.  In each cell: a paired t-test over seeds.  Over all cells of a data set: Wilcoxon's signed-rank test over the
-pairs of all cells and seeds.  Both are corrected after Holm for the number of comparisons in their table.
+pairs, one pair for each seed.  In each cell (a data set and a level): a paired t-test over seeds.  Over all cells of a
+data set: a paired t-test over the seeds' means over cells.  The cells of one seed are not independent of each other, so
+they do not count as pairs of their own; and with five pairs Wilcoxon's signed-rank test cannot give less than
+p = 0.0625.  Such a test generalizes over what seeds draw, that is partitions and initial models of this data set, not
+over other data sets or levels.
+
+Tests are corrected after Holm for the number of comparisons in their table.  Methods with the same results, bit for
+bit, are one comparison.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -14,11 +20,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method, method_spec
-from clustpsi.report import paper
 from clustpsi.report.sheet import Entry, Line, Sheet
 from clustpsi.report.tables import (
-    MEASURES,
+    SCORES,
+    SERVER,
+    Level,
     comparable,
+    counted,
+    dataset_rank,
+    dataset_title,
+    having,
+    is_central,
+    left_out_notes,
     level_order,
     level_title,
     method_order,
@@ -27,6 +40,8 @@ from clustpsi.report.tables import (
 )
 
 LEVEL = 0.05
+FEWEST_PAIRS = 3
+ROUNDING = 1e-9  # differences that vary by no more than this do not vary
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
@@ -44,33 +59,21 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 
 
 def paired_t_test(differences: ArrayLike) -> float:
-    """p-value of a paired t-test; NaN for fewer than two pairs, 1 where nothing differs.
+    """p-value of a paired t-test; NaN where it says nothing: fewer than three pairs, or differences that do not vary.
 
-    >>> paired_t_test([0.0, 0.0, 0.0]), round(paired_t_test([1.0, 2.0, 3.0]), 4)
-    (1.0, 0.0742)
+    >>> round(paired_t_test([1.0, 2.0, 3.0]), 4), paired_t_test([0.1, 0.1 + 1e-15, 0.1])
+    (0.0742, nan)
     """
     values = np.asarray(differences, np.float64)
-    if len(values) < 2:
+    if len(values) < FEWEST_PAIRS or np.ptp(values) <= ROUNDING:
         return float("nan")
-    if np.ptp(values) == 0:  # no variance to estimate: no difference at all, or a constant one
-        return 1.0 if values[0] == 0 else 0.0
     from scipy import stats
 
     return float(stats.ttest_1samp(values, 0.0).pvalue)
 
 
-def signed_rank_test(differences: ArrayLike) -> float:
-    """p-value of Wilcoxon's signed-rank test; NaN for fewer than two pairs, 1 where nothing differs."""
-    values = np.asarray(differences, np.float64)
-    if len(values) < 2:
-        return float("nan")
-    from scipy import stats
-
-    return 1.0 if not values.any() else float(stats.wilcoxon(values, zero_method="pratt").pvalue)
-
-
 def difference_tables(
-    runs: pd.DataFrame, kind: str, reference: str, num_clients: int | None = None
+    runs: pd.DataFrame, reference: str, score: str = "global_accuracy", *, num_clients: int | None = None
 ) -> tuple[Sheet, Sheet]:
     """A method against every other: cell by cell, and over all cells of a data set.
 
@@ -78,100 +81,188 @@ def difference_tables(
     ----------
     runs
         From :func:`clustpsi.report.runs.read_runs`.
-    kind
-        ``global`` (accuracy) or ``local`` (AD).
     reference
         The method.
+    score
+        One of :data:`clustpsi.report.tables.SCORES`.
     num_clients
-        As for the tables.
+        K, see :func:`clustpsi.report.tables.comparable`.
     """
-    measure = MEASURES[kind]
-    chosen = with_server_rows(comparable(runs, num_clients))
-    chosen = chosen[~chosen["method"].str.startswith("centralized")]
+    chosen, notes = having(comparable(runs, num_clients), score)
+    chosen = with_server_rows(chosen[~is_central(chosen["method"])], score)
     reference = method_spec(make_method(reference))
     if reference not in set(chosen["method"]):
         raise unknown_name("method among the runs", reference, set(chosen["method"]))
-    score = f"last_{measure.score}"
+    column = f"last_{score}"
     keys = ["dataset", "level", "seed"]
-    ours = chosen.loc[chosen["method"] == reference, [*keys, score]]
+    ours = chosen.loc[chosen["method"] == reference, [*keys, column]]
     pairs = chosen[chosen["method"] != reference].merge(ours, on=keys, suffixes=("", "_reference"))
     if pairs.empty:
         raise ClustPSIError(f"no other method has runs with the same partitions and seeds as {reference}")
-    pairs["difference"] = pairs[f"{score}_reference"] - pairs[score]
-    pairs = pairs.sort_values("seed")
-    by_cell = _tested(pairs, ["dataset", "method", "level"], paired_t_test)
-    overall = _tested(pairs, ["dataset", "method"], signed_rank_test)
+    pairs["difference"] = pairs[f"{column}_reference"] - pairs[column]
+    pairs = pairs.sort_values("seed", kind="stable")
+    same_as = _identical(chosen, reference)
+    notes += left_out_notes(chosen)
+    by_cell, overall = _by_cell(pairs, same_as), _overall(pairs, same_as)
     for table in (by_cell, overall):
-        table["verdict"] = [
-            _verdict(*row) for row in zip(table["difference"] * measure.sign, table["p_holm"], strict=True)
-        ]
-    return _cell_sheet(by_cell, reference, measure.score), _overall_sheet(overall, reference, measure.score)
+        table["p_holm"] = holm(table["p"])
+        gains = table["difference"] * SCORES[score].sign
+        table["verdict"] = [_verdict(*row) for row in zip(table["same_as"], gains, table["p_holm"], strict=True)]
+    return _cell_sheet(by_cell, reference, score, notes), _overall_sheet(overall, reference, score, notes)
 
 
-def _tested(pairs: pd.DataFrame, keys: list[str], test: Callable[[ArrayLike], float]) -> pd.DataFrame:
+def _identical(chosen: pd.DataFrame, reference: str) -> dict[tuple[str, str], str]:
+    """By data set and method: the method, the reference or one listed before, whose results are the same bit for bit.
+
+    The results are all scores of the last round in all cells and seeds.  A method's scores on the server are not
+    results of their own.
+    """
+    scores = [name for name in map(str, chosen) if name.startswith("last_") and not name.startswith("last_server_")]
+    found: dict[tuple[str, str], str] = {}
+    for dataset, group in chosen.groupby("dataset", sort=False):
+        names = [name for name in method_order(group["method"].unique()) if not name.endswith(SERVER)]
+        first: dict[str, str] = {}
+        for method in sorted(names, key=lambda name: name != reference):
+            rows = group[group["method"] == method].sort_values(["level", "seed"])
+            results = rows[["level", "seed", *scores]].to_csv(index=False)  # with every digit
+            if results in first:
+                found[str(dataset), method] = first[results]
+            first.setdefault(results, method)
+    return found
+
+
+def _by_cell(pairs: pd.DataFrame, same_as: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """A row for each data set, method and level."""
     rows = []
-    for names, group in pairs.groupby(keys, sort=False):
-        row = dict(zip(keys, names, strict=True))
+    for names, group in pairs.groupby(["dataset", "method", "level"], sort=False):
+        dataset, method, level = cast("tuple[str, str, Level]", names)
         differences = group["difference"].to_numpy()
-        rows.append({**row, "pairs": len(group), "difference": differences.mean(), "p": test(differences)})
-    table = pd.DataFrame(rows)
-    table["p_holm"] = holm(table["p"])
-    return table
+        same = same_as.get((dataset, method), "")
+        rows.append(
+            {
+                "dataset": dataset,
+                "method": method,
+                "level": level,
+                "pairs": len(differences),
+                "difference": differences.mean(),
+                "p": float("nan") if same else paired_t_test(differences),
+                "same_as": same,
+            }
+        )
+    return pd.DataFrame(rows)
 
 
-def _verdict(gain: float, p: float) -> str:
+def _overall(pairs: pd.DataFrame, same_as: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """A row for each data set and method: a pair is a seed with its mean over cells, if it has all of them."""
+    rows = []
+    for names, group in pairs.groupby(["dataset", "method"], sort=False):
+        dataset, method = cast("tuple[str, str]", names)
+        cells = group["level"].nunique()
+        of_seed = group.groupby("seed")["difference"]
+        complete = of_seed.count() == cells
+        differences = of_seed.mean()[complete].to_numpy()
+        of_cell = group[group["seed"].map(complete)].groupby("level")["difference"].mean()
+        same = same_as.get((dataset, method), "")
+        rows.append(
+            {
+                "dataset": dataset,
+                "method": method,
+                "cells": cells,
+                "pairs": len(differences),
+                "incomplete": int((~complete).sum()),
+                "difference": differences.mean() if len(differences) else float("nan"),
+                "least": of_cell.min(),
+                "most": of_cell.max(),
+                "p": float("nan") if same else paired_t_test(differences),
+                "same_as": same,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _verdict(same_as: str, gain: float, p: float) -> str:
+    if same_as:
+        return "identical"
     if np.isnan(p):
         return "untested"
     return "not shown" if p >= LEVEL else "better" if gain > 0 else "worse"
 
 
-def _cell_sheet(table: pd.DataFrame, reference: str, score: str) -> Sheet:
+def _cell_sheet(table: pd.DataFrame, reference: str, score: str, notes: Sequence[str]) -> Sheet:
     levels = level_order(table["level"])
     sections = []
-    for dataset, group in table.groupby("dataset", sort=False):
+    for dataset in sorted(table["dataset"].unique(), key=dataset_rank):
+        group = table[table["dataset"] == dataset]
         lines = []
         for method in method_order(group["method"].unique()):
             of_level = {cell["level"]: cell for cell in group[group["method"] == method].to_dict("records")}
             lines.append(Line(method_title(method), tuple(_entry(of_level.get(level)) for level in levels)))
-        sections.append((paper.DATASETS.get(str(dataset), str(dataset)), lines))
+        sections.append((dataset_title(dataset), lines))
     frame = table.assign(
         partitioner=[level[0] for level in table["level"]], non_iid_param=[level[1] for level in table["level"]]
     )
     columns = ["dataset", "method", "partitioner", "non_iid_param", "pairs", "difference", "p", "p_holm", "verdict"]
-    seeds = (
-        f"{table['pairs'].min()} to {table['pairs'].max()}" if table["pairs"].nunique() > 1 else table["pairs"].max()
-    )
     return Sheet(
         f"{method_title(reference)} minus each method: {score}, paired t-test over seeds",
         tuple(map(level_title, levels)),
         sections,
-        frame[columns],
-        [f"bold: p < {LEVEL} after Holm's correction for {table['p'].notna().sum()} comparisons; {seeds} seeds a cell"],
+        frame[[*columns, "same_as"]],
+        [*_explained(table, "bold", "="), *notes],
     )
 
 
 def _entry(cell: Mapping[Any, Any] | None) -> Entry:
     if cell is None:
         return Entry()
+    if cell["same_as"]:
+        return Entry((f"= {method_title(cell['same_as'])}",))
     p = "-" if np.isnan(cell["p_holm"]) else f"{cell['p_holm']:.2g}"
     return Entry((f"{cell['difference']:+.3f}", f"p {p}"), bold=cell["verdict"] in ("better", "worse"))
 
 
-def _overall_sheet(table: pd.DataFrame, reference: str, score: str) -> Sheet:
+def _overall_sheet(table: pd.DataFrame, reference: str, score: str, notes: Sequence[str]) -> Sheet:
     sections = []
-    for dataset, group in table.groupby("dataset", sort=False):
-        of_method: dict[str, Any] = {row["method"]: row for row in group.to_dict("records")}
+    for dataset in sorted(table["dataset"].unique(), key=dataset_rank):
+        of_method: dict[str, Any] = {
+            row["method"]: row for row in table[table["dataset"] == dataset].to_dict("records")
+        }
         lines = []
         for method in method_order(of_method):
             row = of_method[method]
-            texts = (f"{row['difference']:+.3f}", str(row["pairs"]), f"{row['p_holm']:.2g}", row["verdict"])
+            p = "-" if np.isnan(row["p_holm"]) else f"{row['p_holm']:.2g}"
+            verdict = f"identical to {method_title(row['same_as'])}" if row["same_as"] else row["verdict"]
+            span = f"{row['least']:+.3f} to {row['most']:+.3f}"
+            texts = (f"{row['difference']:+.3f}", span, str(row["cells"]), str(row["pairs"]), p, verdict)
             bold = row["verdict"] in ("better", "worse")
             lines.append(Line(method_title(method), tuple(Entry((text,), bold) for text in texts)))
-        sections.append((paper.DATASETS.get(str(dataset), str(dataset)), lines))
+        sections.append((dataset_title(dataset), lines))
+    incomplete = int(table["incomplete"].max())
     return Sheet(
-        f"{method_title(reference)} minus each method: {score}, Wilcoxon's signed-rank test over cells and seeds",
-        ("mean difference", "pairs", "p (Holm)", f"{method_title(reference)} is"),
+        f"{method_title(reference)} minus each method: {score}, paired t-test over the seeds' means over cells",
+        ("mean difference", "in single cells", "cells", "seeds", "p (Holm)", f"{method_title(reference)} is"),
         sections,
-        table,
-        [f"better, worse: p < {LEVEL} after Holm's correction for {table['p'].notna().sum()} comparisons"],
+        table.drop(columns="incomplete"),
+        [
+            *_explained(table, "better, worse", "identical"),
+            "a pair is a seed: the test generalizes over the partitions and initial models that other seeds would draw "
+            "of the same data set at these levels, not over other data sets or levels",
+            *([f"up to {counted(incomplete, 'seed')} without a run in every cell omitted"] if incomplete else []),
+            *notes,
+        ],
     )
+
+
+def _explained(table: pd.DataFrame, shown: str, identical: str) -> list[str]:
+    """What the marks of a table mean: of differences that are shown to be real, untested ones, identical methods."""
+    notes = []
+    tested = table["p"].notna()
+    if tested.any():
+        pairs = table.loc[tested, "pairs"]
+        seeds = f"{pairs.max()} seeds" if pairs.nunique() == 1 else f"{pairs.min()} to {pairs.max()} seeds"
+        comparisons = counted(tested.sum(), "comparison")
+        notes.append(f"{shown}: p < {LEVEL} after Holm's correction for {comparisons}; {seeds}")
+    if (table["verdict"] == "untested").any():
+        notes.append(f"p -: untested, with fewer than {FEWEST_PAIRS} seeds or a difference that does not vary")
+    if (table["verdict"] == "identical").any():
+        notes.append(f"{identical}: the same results bit for bit, so that one comparison counts for both")
+    return notes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import write_atomically
+from clustpsi.printing import printable
 from clustpsi.report.paper import METHODS
 
 if TYPE_CHECKING:
@@ -111,6 +112,16 @@ def series_style(place: int) -> dict[str, Any]:
 def measure_style(name: str) -> dict[str, Any]:
     title, colour, marker, line, _ = MEASURES[name]
     return {"label": title, "color": colour, "marker": marker, "linestyle": line}
+
+
+def plain(text: str, most: int = 30) -> str:
+    r"""A name for a figure: visible characters, no formulas, and an end if it is very long.
+
+    >>> print(plain("under $50k"))
+    under \$50k
+    """
+    shown = printable(text)
+    return (shown if len(shown) <= most else f"{shown[: most - 1]}…").replace("$", r"\$")
 
 
 def check_format(path: Path) -> None:

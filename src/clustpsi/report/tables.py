@@ -1,14 +1,14 @@
-"""The paper's two big tables, from runs: global accuracy, and the clients' distance from a perfect model."""
+"""Tables of scores, from runs: the paper's two, global accuracy and distance from accuracy 1, and others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from clustpsi.config import Config
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method
 from clustpsi.report import paper
 from clustpsi.report.sheet import Entry, Line, Sheet
@@ -26,37 +26,24 @@ SERVER = " (server)"
 
 
 @dataclass(frozen=True)
-class Measure:
-    """What a table shows: a score of the last round, and what follows the ±."""
+class Score:
+    """A score of a run's last round."""
 
-    name: str
     title: str
-    score: str
-    server_score: str
-    spread: str | None  # a score of its own, or None for the standard deviation over seeds
-    server_spread: str | None
     sign: int  # +1 if more is better
+    server: str | None = None  # the same, taken on the server
+    of_clients: bool = False  # about single clients, who do not exist where all data is in one place
 
 
-MEASURES = {
-    "global": Measure(
-        "global",
-        "Global accuracy (mean ± standard deviation over seeds)",
-        "global_accuracy",
-        "server_accuracy",
-        None,
-        None,
-        +1,
-    ),
-    "local": Measure(
-        "local",
-        "Clients' distance from accuracy 1 (AD ± SDAD, means over seeds)",
-        "ad",
-        "server_ad",
-        "sdad",
-        "server_sdad",
-        -1,
-    ),
+#: What tables and tests can show, by the names that the files of a run have for it.
+SCORES = {
+    "global_accuracy": Score("Global accuracy", +1, "server_accuracy"),
+    "balanced_accuracy": Score("Balanced accuracy, the mean recall of the classes", +1),
+    "macro_f1": Score("Macro F1, the mean F1 of the classes", +1),
+    "worst10": Score("Accuracy of the tenth of the clients that fare worst", +1, of_clients=True),
+    "loss": Score("Test loss, less is better", -1),
+    "ad": Score("AD, the clients' distance from accuracy 1, less is better", -1, "server_ad", of_clients=True),
+    "sdad": Score("SDAD, the spread of the clients' distances from accuracy 1", -1, "server_sdad", of_clients=True),
 }
 
 
@@ -82,7 +69,7 @@ def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFra
         K; by default the largest in the runs.  Centralized learning is the same for every K.
     """
     runs = runs[runs["status"] == "finished"]
-    central = _is_central(runs["agg_method"])
+    central = is_central(runs["agg_method"])
     clients = runs.loc[~central, "num_clients"].dropna()
     wanted = num_clients if num_clients is not None else (clients.max() if len(clients) else None)
     of_size = runs["num_clients"].isna() | (runs["num_clients"] == wanted)
@@ -101,20 +88,54 @@ def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFra
     return kept.drop_duplicates(["dataset", "method", "level", "seed"])
 
 
-def with_server_rows(runs: pd.DataFrame) -> pd.DataFrame:
+def having(runs: pd.DataFrame, score: str) -> tuple[pd.DataFrame, list[str]]:
+    """The runs that have a score, and a sentence about those that do not."""
+    if score not in SCORES:
+        raise unknown_name("score", score, SCORES)
+    known = [name for name in SCORES if f"last_{name}" in runs and runs[f"last_{name}"].notna().any()]
+    if score not in known:
+        raise ClustPSIError(
+            f"none of these runs has {score}: they were made before it was recorded; they have {', '.join(known)}"
+        )
+    lacking = runs[f"last_{score}"].isna()
+    notes = [f"{counted(lacking.sum(), 'run')} without {score} omitted"] if lacking.any() else []
+    return runs[~lacking], notes
+
+
+def with_server_rows(runs: pd.DataFrame, score: str) -> pd.DataFrame:
     """Add, for methods whose scores on the server differ from the clients' own, rows with those."""
-    if "last_server_accuracy" not in runs:
+    names = {own: each.server for own, each in SCORES.items() if each.server is not None}
+    if score not in names or "last_server_accuracy" not in runs:
         return runs
     scored = runs[runs["last_server_accuracy"].notna()]
     differs = ~np.isclose(scored["last_server_accuracy"], scored["last_global_accuracy"], rtol=0, atol=1e-12)
     added = scored[scored["method"].isin(scored.loc[differs, "method"])]
-    columns = {
-        f"last_{own}": added[f"last_{server}"]
-        for measure in MEASURES.values()
-        for own, server in ((measure.score, measure.server_score), (measure.spread, measure.server_spread))
-        if own is not None
-    }
+    columns = {f"last_{own}": added[f"last_{server}"] for own, server in names.items()}
     return pd.concat([runs, added.assign(method=added["method"] + SERVER, **columns)], ignore_index=True)
+
+
+def left_out_notes(runs: pd.DataFrame) -> list[str]:
+    """A sentence about the runs that had to do without some updates."""
+    if "left_out" not in runs:
+        return []
+    hit = runs[(runs["left_out"].fillna(0) > 0) & ~runs["method"].str.endswith(SERVER)]
+    if hit.empty:
+        return []
+    cells = []
+    for names, group in hit.groupby(["dataset", "method", "level"], sort=False):
+        dataset, method, level = cast("tuple[str, str, Level]", names)
+        updates = counted(int(group["left_out"].sum()), "update")
+        cells.append(f"{method_title(method)} at {level_title(level)} on {dataset_title(dataset)} ({updates})")
+    return [f"{counted(len(hit), 'run')} left out clients whose update was not finite: {', '.join(cells)}"]
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "run"), counted(2000, "update")
+    ('1 run', '2,000 updates')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def method_title(method: str) -> str:
@@ -155,37 +176,56 @@ def level_order(levels: Iterable[Level]) -> list[Level]:
     return sorted(set(levels), key=lambda level: (rank.get(level[0], 3), -(level[1] or 0.0)))
 
 
+def dataset_title(name: str) -> str:
+    return paper.DATASETS.get(name, name)
+
+
 def score_table(
     runs: pd.DataFrame,
-    kind: str,
+    score: str = "global_accuracy",
     *,
+    spread: str | None = None,
     num_clients: int | None = None,
     seeds: int | None = None,
     against_paper: bool = False,
     digits: int = 2,
 ) -> Sheet:
-    """The paper's table ``global`` or ``local`` from runs.
+    """A score of every method under every partition; the paper's two tables are ``global_accuracy`` and ``ad``.
 
-    Best values (at the printed precision) are bold; "---" is an infeasible partition, an empty cell was not run; cells
-    with fewer than ``seeds`` runs (by default, the most that any cell has) are marked.
+    Best values (at the printed precision) are bold; "---" is a partition that was tried and is infeasible, an empty
+    cell was not run; cells with fewer than ``seeds`` runs (by default, the most that any cell has) are marked.
+
+    Parameters
+    ----------
+    runs
+        From :func:`clustpsi.report.runs.read_runs`.
+    score
+        One of :data:`SCORES`.
+    spread
+        The score whose mean follows the ±, ``sdad`` for ``ad`` in the paper; by default the standard deviation over
+        seeds.
+    num_clients, seeds, digits
+        K, see :func:`comparable`; the seeds asked for; digits after the point.
+    against_paper
+        Add the paper's values.
     """
-    measure = MEASURES[kind]
-    chosen = with_server_rows(comparable(runs, num_clients))
-    if kind == "local":  # there are no clients where all data is in one place
-        chosen = chosen[~_is_central(chosen["method"])]
+    chosen, notes = having(comparable(runs, num_clients), score)
+    chosen = with_server_rows(chosen, score)
+    if SCORES[score].of_clients:
+        chosen = chosen[~is_central(chosen["method"])]
     if chosen.empty:
-        raise ClustPSIError(f"none of these runs belongs in the {kind} table")
-    clients = chosen.loc[~_is_central(chosen["method"]), "num_clients"].dropna().unique()
+        raise ClustPSIError("none of these runs belongs in this table: centralized learning has no clients")
+    clients = chosen.loc[~is_central(chosen["method"]), "num_clients"].dropna().unique()
     impossible = _impossible(runs, chosen["dataset"].unique(), clients)
     levels = level_order(
         [
-            *chosen.loc[~_is_central(chosen["method"]), "level"],
+            *chosen.loc[~is_central(chosen["method"]), "level"],
             *(level for _, level in impossible),
             *(paper.LEVELS if set(chosen["dataset"]) & set(paper.DATASETS) else ()),
         ]
     )
-    cells = _cells(chosen, measure, levels, impossible)
-    cells["best"] = _best(cells, measure, digits)
+    cells = _cells(chosen, score, spread, levels, impossible)
+    cells["best"] = _best(cells, SCORES[score].sign, digits)
     asked = seeds or int(cells["seeds"].max())
     few = (cells["seeds"] > 0) & (cells["seeds"] < asked)
     cells["text"] = [
@@ -193,7 +233,7 @@ def score_table(
     ]
     sections = [
         (
-            paper.DATASETS.get(str(dataset), str(dataset)),
+            dataset_title(str(dataset)),
             [
                 Line(method_title(str(method)), tuple(map(Entry, row["text"], row["best"])), spans=row["spans"].iloc[0])
                 for method, row in group.groupby("method", sort=False)
@@ -201,46 +241,58 @@ def score_table(
         )
         for dataset, group in cells.groupby("dataset", sort=False)
     ]
-    size = f", {clients[0]} clients" if len(clients) else ""
-    notes = [f"† fewer than {asked} seeds"] if few.any() else []
-    if (cells["infeasible"]).any():
-        notes.append("--- infeasible partition")
-    gaps = (cells["mean"] - cells["paper_mean"]).abs().dropna()
+    if few.any():
+        notes.append(f"† fewer than {asked} seeds")
+    if cells["infeasible"].any():
+        notes.append("--- tried, and there is no such partition")
+    if ((cells["seeds"] == 0) & ~cells["infeasible"]).any():
+        notes.append("empty: not run")
     if against_paper:
-        notes.append(
-            f"second line: the paper's value and ours minus the paper's; |difference| is {gaps.mean():.3f} on average "
-            f"and {gaps.median():.3f} in the median of {len(gaps)} cells"
-            if len(gaps)
-            else "the paper has no value for any of these cells"
-        )
-    return Sheet(f"{measure.title}{size}", tuple(map(level_title, levels)), sections, _frame(cells), notes)
+        notes.append(_against_paper(cells))
+    notes += left_out_notes(chosen)
+    size = f", {clients[0]} clients" if len(clients) else ""
+    title = (
+        f"{SCORES[score].title} (mean ± standard deviation over seeds)"
+        if spread is None
+        else f"Clients' distance from accuracy 1 ({score.upper()} ± {spread.upper()}, means over seeds)"
+    )
+    return Sheet(f"{title}{size}", tuple(map(level_title, levels)), sections, _frame(cells), notes)
 
 
-def _is_central(methods: "pd.Series[str]") -> "pd.Series[bool]":
+def is_central(methods: "pd.Series[str]") -> "pd.Series[bool]":
     central: pd.Series[bool] = methods.str.split(":").str[0] == "centralized"
     return central
 
 
+def _against_paper(cells: pd.DataFrame) -> str:
+    gaps = (cells["mean"] - cells["paper_mean"]).abs().dropna()
+    if gaps.empty:
+        return "the paper has no value for any of these cells"
+    dashes = " (--- where it calls the partition infeasible)" if cells["paper_infeasible"].any() else ""
+    return (
+        f"second line: the paper's value{dashes} and ours minus the paper's; |difference| is {gaps.mean():.3f} on "
+        f"average and {gaps.median():.3f} in the median of {len(gaps)} cells"
+    )
+
+
 def _impossible(runs: pd.DataFrame, datasets: Iterable[str], clients: Iterable[int]) -> set[tuple[str, Level]]:
-    """The cells without a partition: those the store says so of, and those the paper says so of."""
-    found: set[tuple[str, Level]] = {(name, (how, level)) for name, how, level in paper.INFEASIBLE if name in datasets}
+    """The cells that the store says there is no partition for."""
     none = runs[(runs["status"] == "infeasible") & runs["dataset"].isin(datasets) & runs["num_clients"].isin(clients)]
-    return found | {
+    return {
         (dataset, (how, None if pd.isna(level) else float(level)))
         for dataset, how, level in zip(none["dataset"], none["partitioner"], none["non_iid_param"], strict=True)
     }
 
 
 def _cells(
-    chosen: pd.DataFrame, measure: Measure, levels: Sequence[Level], impossible: set[tuple[str, Level]]
+    chosen: pd.DataFrame, score: str, spread: str | None, levels: Sequence[Level], impossible: set[tuple[str, Level]]
 ) -> pd.DataFrame:
     """A row for each cell of the table, in its order; centralized learning has a single one for all columns."""
-    score, spread = f"last_{measure.score}", measure.spread and f"last_{measure.spread}"
-    theirs = _paper_scores(measure)
+    theirs = _paper_scores(score, spread)
     # Sorted, so that a mean does not depend on the order in which runs were found.
     groups: dict[Any, pd.DataFrame] = dict(iter(chosen.sort_values("seed").groupby(["dataset", "method", "level"])))
     rows = []
-    for dataset in sorted(chosen["dataset"].unique(), key=_dataset_rank):
+    for dataset in sorted(chosen["dataset"].unique(), key=dataset_rank):
         for method in method_order(chosen.loc[chosen["dataset"] == dataset, "method"].unique()):
             spans = method.startswith("centralized")
             own = [level for d, m, level in groups if (d, m) == (dataset, method)] if spans else levels
@@ -254,12 +306,13 @@ def _cells(
                         "method": method,
                         "level": level,
                         "spans": spans,
-                        "mean": group[score].mean(),
-                        "spread": group[spread].mean() if spread else _deviation(group[score]),
+                        "mean": group[f"last_{score}"].mean(),
+                        "spread": group[f"last_{spread}"].mean() if spread else _deviation(group[f"last_{score}"]),
                         "seeds": len(group),
                         "infeasible": group.empty and (dataset, level) in impossible,
                         "paper_mean": paper_mean,
                         "paper_spread": paper_spread,
+                        "paper_infeasible": (dataset, base, level) in theirs and (dataset, *level) in paper.INFEASIBLE,
                     }
                 )
     return pd.DataFrame(rows)
@@ -270,33 +323,38 @@ def _deviation(values: "pd.Series[float]") -> float:
     return float(values.std(ddof=0)) if len(values) > 1 else np.nan
 
 
-def _dataset_rank(name: str) -> tuple[int, str]:
+def dataset_rank(name: str) -> tuple[int, str]:
+    """The paper's data sets in its order, then others."""
     known = list(paper.DATASETS)
     return (known.index(name) if name in known else len(known), name)
 
 
-def _paper_scores(measure: Measure) -> dict[tuple[str, str, Level | str], tuple[float, float]]:
+def _paper_scores(score: str, spread: str | None) -> dict[tuple[str, str, Level | str], tuple[float, float]]:
     """The paper's mean and spread by data set, method and level ("any" for centralized learning)."""
-    table = paper.global_accuracy() if measure.name == "global" else paper.local_distance()
+    tables = {("global_accuracy", None): paper.global_accuracy, ("ad", "sdad"): paper.local_distance}
+    if (score, spread) not in tables:
+        return {}
     scores = {}
-    for dataset, method, how, level, mean, spread in table.itertuples(index=False):
-        scores[dataset, method, "any" if how == "any" else (how, level)] = (mean, spread)
+    for dataset, method, how, level, mean, deviation in tables[score, spread]().itertuples(index=False):
+        scores[dataset, method, "any" if how == "any" else (how, level)] = (mean, deviation)
     return scores
 
 
-def _best(cells: pd.DataFrame, measure: Measure, digits: int) -> "pd.Series[bool]":
-    value = (measure.sign * cells["mean"]).round(digits).where(~cells["spans"])
+def _best(cells: pd.DataFrame, sign: int, digits: int) -> "pd.Series[bool]":
+    value = (sign * cells["mean"]).round(digits).where(~cells["spans"])
     best = value.groupby([cells["dataset"], cells["level"]]).transform("max")
     is_best: pd.Series[bool] = value == best
     return is_best
 
 
 def _text(cell: Mapping[Any, Any], digits: int, few: bool, against_paper: bool) -> tuple[str, ...]:
-    if cell["seeds"] == 0:
-        return ("---" if cell["infeasible"] else "",)
-    spread = "" if np.isnan(cell["spread"]) else f" ± {cell['spread']:.{digits}f}"
-    ours = f"{cell['mean']:.{digits}f}{spread}{' †' if few else ''}"
-    if not against_paper or np.isnan(cell["paper_mean"]):
+    ours = "---" if cell["infeasible"] else ""
+    if cell["seeds"]:
+        spread = "" if np.isnan(cell["spread"]) else f" ± {cell['spread']:.{digits}f}"
+        ours = f"{cell['mean']:.{digits}f}{spread}{' †' if few else ''}"
+    if against_paper and cell["paper_infeasible"]:
+        return (ours, "---")
+    if not against_paper or not cell["seeds"] or np.isnan(cell["paper_mean"]):
         return (ours,)
     return (ours, f"{cell['paper_mean']:.2f} {cell['mean'] - cell['paper_mean']:+.{digits}f}")
 

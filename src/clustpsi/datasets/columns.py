@@ -1,0 +1,253 @@
+"""What the columns of a table are: numbers, dates, categories, identifiers.
+
+Reading ends here: a typed column has a number or a category for every row, and a description of what it was read as.
+How models take them is decided in :mod:`clustpsi.datasets.tables`.
+"""
+
+import datetime
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.datasets import written
+from clustpsi.datasets.base import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANY_KINDS = 50  # a category with more kinds than this, that are more than half as many as there are rows, names rows
+SHOWN = 12  # columns of a kind that are named one by one
+LONGEST = 30  # characters of a value that are shown
+
+# Kinds in the order in which they are told, and those that are no features.
+ORDER = (
+    *("label", "client", "text", "number", "date", "category", "constant"),
+    *("identifier", "unsupported", "dropped", "unused"),
+)
+OMITTED = ("identifier", "unsupported")
+
+# Names of columns that name rows: saved indexes, and what ends in such a word, as in customerID and row_id.
+SAVED_INDEX = re.compile(r"unnamed: \d+|__index_level_\d+__", re.IGNORECASE)
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+ID_WORDS = frozenset(("id", "ids", "idx", "index", "uuid", "guid", "key", "rowid", "rownumber", "no", "nr"))
+
+NESTED: dict[str, tuple[type, ...]] = {
+    "lists": (list, tuple, set, frozenset, np.ndarray),
+    "objects": (dict,),
+    "bytes": (bytes, bytearray, memoryview),
+}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column of numbers, dates among them; NaN is a gap."""
+
+    column: Column
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A column of kinds: the number of each row's kind, -1 for none, and the kinds in the order of their numbers."""
+
+    column: Column
+    codes: NDArray[np.int32]
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """A column that is no feature; it may be text, which has to be named as such."""
+
+    column: Column
+    may_be_text: bool = False
+
+
+Typed = Numbers | Categories | Omitted
+
+
+def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) -> Typed:
+    """Find out what a column is.
+
+    Parameters
+    ----------
+    values
+        The column.
+    name
+        Its name, which may say that it identifies rows.
+    is_first
+        Whether it is the table's first column, where a count of the rows is an index that was saved with the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> read_column(pd.Series(["39", "50", "?", "7"]), "age").column
+    Column(name='age', kind='number', detail="1 gap written '?'")
+    >>> read_column(pd.Series([3, 7, 5]), "customer_id").column.kind
+    'identifier'
+    """
+    from pandas.api import types
+
+    dtype = values.dtype
+    if types.is_complex_dtype(dtype):
+        return _unsupported(name, "complex numbers")
+    if types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype):
+        if types.is_integer_dtype(dtype) and values.notna().all() and _identifies(values, name, is_first):
+            return Omitted(Column(name, "identifier", "different whole numbers"))
+        return _numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan))
+    if types.is_datetime64_any_dtype(dtype):
+        return _dates(name, written.days(values))
+    if types.is_timedelta64_dtype(dtype):
+        return _numbers(name, values.dt.total_seconds().to_numpy(dtype=np.float64) / 86_400, "in days")
+    if types.is_object_dtype(dtype) and (typed := _read_objects(values, name)) is not None:
+        return typed
+    return _read_texts(values, name, is_declared=str(dtype) == "category")
+
+
+def nested(values: "pd.Series[Any]") -> str | None:
+    """What a column holds instead of single values, if it does: lists, objects or bytes."""
+    types = _types(values)
+    return next((what for what, kinds in NESTED.items() if any(issubclass(each, kinds) for each in types)), None)
+
+
+def describe(columns: Sequence[Column]) -> list[str]:
+    """What a table's columns were read as, a line for each kind.
+
+    >>> describe([Column("a", "number"), Column("b", "number", "2 gaps"), Column("y", "label", "3 classes")])
+    ['label: y (3 classes)', '2 numbers: a, b (2 gaps)']
+    """
+    plural = {"category": "categories", "unsupported": "unsupported", "dropped": "dropped", "unused": "unused"}
+    by_kind: dict[str, list[Column]] = {}
+    for column in columns:
+        by_kind.setdefault(column.kind, []).append(column)
+    lines = []
+    for kind in sorted(by_kind, key=ORDER.index):
+        alike = by_kind[kind]
+        shown = [_printable(each.name) + (f" ({each.detail})" if each.detail else "") for each in alike[:SHOWN]]
+        more = [f"and {len(alike) - SHOWN:,} more"] if len(alike) > SHOWN else []
+        title = kind if len(alike) == 1 else f"{len(alike):,} {plural.get(kind, f'{kind}s')}"
+        title += ", omitted" if kind in OMITTED else ""
+        lines.append(f"{title}: {', '.join(shown + more)}")
+    return lines
+
+
+def _printable(name: str) -> str:
+    """A name as it may be shown: column names come from files, and a terminal obeys control characters."""
+    return name if name.isprintable() else repr(name)
+
+
+def _types(values: "pd.Series[Any]") -> set[type]:
+    """The types of what an object column holds."""
+    return set(map(type, values[values.notna()])) if values.dtype == object else set()
+
+
+def _read_objects(values: "pd.Series[Any]", name: str) -> Typed | None:
+    """A column of Python's objects, where these are no texts."""
+    types = _types(values)
+    if (what := nested(values)) is not None:
+        return _unsupported(name, what)
+    if not types:
+        return None
+
+    def all_are(*kinds: type) -> bool:
+        return all(issubclass(each, kinds) for each in types)
+
+    def made_by(convert: Callable[[Any], float]) -> NDArray[np.float64]:
+        known = values.notna()
+        return np.array([convert(value) if here else np.nan for value, here in zip(values, known, strict=True)])
+
+    if all_are(Real, Decimal) and not any(issubclass(each, bool | np.bool_) for each in types):
+        return _numbers(name, made_by(_float))
+    if all_are(datetime.date, np.datetime64):
+        return _dates(name, written.days(values))
+    if all_are(datetime.time):
+        return _numbers(name, made_by(lambda time: time.hour + time.minute / 60 + time.second / 3600), "in hours")
+    return None
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return np.inf if value > 0 else -np.inf
+
+
+def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Typed:
+    """A column of texts (or of true and false): numbers and dates by the way they are written, else categories."""
+    import pandas as pd
+
+    codes, different = pd.factorize(values.astype(str).where(values.notna()))
+    kinds = tuple(different.tolist())
+    counts = np.bincount(codes[codes >= 0], minlength=len(kinds))
+    if not is_declared:
+        if (found := written.numbers(kinds, counts)) is not None:
+            return _numbers(name, np.append(found.values, np.nan)[codes], found.style, found.marks)
+        if (found := written.dates(kinds, counts)) is not None:
+            return _dates(name, np.append(found.values, np.nan)[codes], found.marks)
+    rows = f"{len(kinds):,} different values in {len(values):,} rows"
+    if len(kinds) > MANY_KINDS and len(kinds) > 0.5 * len(values):
+        return Omitted(Column(name, "identifier", rows), may_be_text=True)
+    if len(kinds) == len(values) > 1 and is_id_name(name):
+        return Omitted(Column(name, "identifier", rows))
+    column = Column(name, "category", _count(len(kinds), "kind"))
+    if len(kinds) + (codes < 0).any() < 2:
+        column = Column(name, "constant", repr(kinds[0][:LONGEST]) if kinds else "empty")
+    return Categories(column, codes.astype(np.int32), kinds)
+
+
+def _numbers(name: str, values: NDArray[np.float64], style: str = "", marks: Sequence[str] = ()) -> Numbers:
+    known = values[~np.isnan(values)]
+    gaps = _gaps(len(values) - len(known), marks)
+    if len(known) == 0:
+        return Numbers(Column(name, "constant", "empty"), values)
+    if known.min() == known.max() and not gaps:
+        return Numbers(Column(name, "constant", f"{known[0]:g}"), values)
+    return Numbers(Column(name, "number", ", ".join(filter(None, [style, gaps]))), values)
+
+
+def _dates(name: str, values: NDArray[np.float64], marks: Sequence[str] = ()) -> Numbers:
+    known = values[~np.isnan(values)]
+    if len(known) == 0:
+        return Numbers(Column(name, "constant", "empty"), values)
+    first, last = (np.datetime64(int(np.floor(day)), "D") for day in (known.min(), known.max()))
+    gaps = _gaps(len(values) - len(known), marks)
+    return Numbers(Column(name, "date", ", ".join(filter(None, [f"{first} to {last}", gaps]))), values)
+
+
+def _gaps(gaps: int, marks: Sequence[str]) -> str:
+    shown = [f"written {', '.join(map(repr, marks[:3]))}"] if marks else []
+    return " ".join([_count(gaps, "gap"), *shown]) if gaps else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _identifies(values: "pd.Series[Any]", name: str, is_first: bool) -> bool:
+    """Whether whole numbers name the rows: all different, and called so or counting the rows from the first column."""
+    if len(values) < 2 or not values.is_unique:
+        return False
+    numbers = values.to_numpy()
+    counts = is_first and numbers[0] in (0, 1) and np.array_equal(numbers, np.arange(len(numbers)) + numbers[0])
+    return counts or is_id_name(name)
+
+
+def is_id_name(name: str) -> bool:
+    """Whether a column is called like one that names rows.
+
+    >>> [is_id_name(name) for name in ("Unnamed: 0", "customerID", "row_id", "humid", "grid")]
+    [True, True, True, False, False]
+    """
+    words = [word.lower() for word in WORD.findall(name)]
+    is_row_number = words[-2:] in (["row", "number"], ["row", "num"], ["serial", "number"])
+    return bool(SAVED_INDEX.fullmatch(name)) or is_row_number or not ID_WORDS.isdisjoint(words[-1:])
+
+
+def _unsupported(name: str, what: str) -> Omitted:
+    return Omitted(Column(name, "unsupported", f"holds {what}"))

@@ -1,0 +1,204 @@
+"""Which columns of a table play which part, and which class and client its rows belong to.
+
+Training and diagnosing read tables through this, so that they mean the same and say the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clustpsi.datasets.columns import nested
+from clustpsi.datasets.files import check_header
+from clustpsi.errors import ClustPSIError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OTHER = "other"
+
+Name = str | int  # of a column: data frames may have numbers for names
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The columns of a table that play a part of their own."""
+
+    label: str | None = None
+    client: str | None = None
+    text: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*(each for each in (self.label, self.client) if each is not None), *self.text, *self.drop)
+
+
+def assign_parts(
+    table: "pd.DataFrame",
+    where: str,
+    *,
+    label: Name | None = None,
+    client: Name | None = None,
+    text: Name | Sequence[Name] = (),
+    drop: Name | Sequence[Name] = (),
+) -> tuple["pd.DataFrame", Parts]:
+    """Check that the named columns are there and different; gives the table with texts as names, rows counted from 0.
+
+    An index level that is named is a column like the others; the rest of the index is forgotten.
+    """
+    parts = Parts(
+        None if label is None else str(label), None if client is None else str(client), _names(text), _names(drop)
+    )
+    named = parts.columns
+    if any(not each.strip() for each in named):
+        raise ClustPSIError(f"{where}: the name of a column is empty: name one of its columns, or leave the option out")
+    levels = [level for level in table.index.names if level is not None and str(level) in named]
+    table = table.reset_index(level=levels) if levels else table
+    table = table.reset_index(drop=True).set_axis([str(column) for column in table.columns], axis=1)
+    check_header(where, list(table.columns), named)
+    if len(set(named)) < len(named):
+        twice = next(each for each in named if named.count(each) > 1)
+        raise ClustPSIError(f"{where}: label, client, text and drop must be different columns, and two are {twice!r}")
+    return table, parts
+
+
+def _names(columns: Name | Sequence[Name]) -> tuple[str, ...]:
+    return (str(columns),) if isinstance(columns, str | int) else tuple(map(str, columns))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of a table's rows.
+
+    Attributes
+    ----------
+    codes
+        Class of every row that is kept.
+    names
+        The classes' names; classes are sorted by value, numbers as numbers.
+    kept
+        The rows that have a label.
+    is_merged
+        Whether rare classes were merged.
+    notes
+        A sentence for each thing that was done to rows or classes.
+    """
+
+    codes: NDArray[np.int32]
+    names: tuple[str, ...]
+    kept: NDArray[np.int64]
+    is_merged: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def read_labels(
+    values: "pd.Series[Any] | ArrayLike",
+    what: str,
+    where: str,
+    *,
+    drop_unlabelled: bool = False,
+    min_class: int | None = None,
+) -> Labels:
+    """The classes that labels stand for.
+
+    Parameters
+    ----------
+    values
+        One label per row.
+    what, where
+        What messages call the labels and the table.
+    drop_unlabelled
+        Leave rows without a label out instead of refusing them.
+    min_class
+        Merge classes with fewer samples than this into one, called "other", which is the last.
+
+    Examples
+    --------
+    >>> labels = read_labels([10, 9, 10, 7, 9, 8], "the labels", "these", min_class=2)
+    >>> labels.names, labels.codes.tolist()
+    (('9', '10', 'other'), [1, 0, 1, 2, 0, 2])
+    >>> labels.notes
+    ("these, the labels: 2 classes with fewer than 2 samples are merged into 'other' (7, 8)",)
+    """
+    codes, names = _coded(values, what, where)
+    notes = []
+    kept = np.flatnonzero(codes >= 0)
+    if len(kept) < len(codes):
+        if not drop_unlabelled:
+            remedy = ", or --drop-unlabelled (drop_unlabelled=True in Python) to omit the rows without"
+            raise _empty(values, codes, what, where, remedy)
+        if not len(kept):
+            raise ClustPSIError(f"{where}, {what} is empty in all rows")
+        without = f"{len(codes) - len(kept):,} of {len(codes):,} rows"
+        notes.append(f"{where}, {what}: {without} have no label and are omitted")
+        codes = codes[kept]
+    if min_class is not None:
+        codes, names, note = _merged(codes, names, min_class)
+        notes += [f"{where}, {what}: {note}"] if note else []
+    return Labels(codes, names, kept, min_class is not None, tuple(notes))
+
+
+def read_clients(
+    values: "pd.Series[Any] | ArrayLike", what: str, where: str
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """The client of every row, as a number, and the clients' names; clients are sorted by value, numbers as numbers.
+
+    >>> read_clients([10, 9, 10], "the clients", "these")[1]
+    ('9', '10')
+    """
+    codes, names = _coded(values, what, where)
+    if (codes < 0).any():
+        raise _empty(values, codes, what, where)
+    return codes, names
+
+
+def _empty(
+    values: "pd.Series[Any] | ArrayLike", codes: NDArray[np.int32], what: str, where: str, remedy: str = ""
+) -> ClustPSIError:
+    place = int((codes < 0).argmax())
+    row = int(getattr(values, "index", np.arange(len(codes)))[place]) + 1  # of the whole table
+    return ClustPSIError(f"{where}, {what} is empty in row {row}: every row needs one{remedy}")
+
+
+def _coded(values: "pd.Series[Any] | ArrayLike", what: str, where: str) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Every row's number among the different values in their order, -1 for none, and their names."""
+    import pandas as pd
+
+    array = values.to_numpy() if isinstance(values, pd.Series) else np.asarray(values)
+    if array.ndim != 1:
+        raise ClustPSIError(f"{where}, {what}: one value per row is needed, not an array of shape {array.shape}")
+    if array.dtype == object and (kind := nested(pd.Series(array))) is not None:
+        raise ClustPSIError(f"{where}, {what} holds {kind}: one number or text per row is needed")
+    codes, different = pd.factorize(array)
+    found = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in different]
+    try:
+        order: Sequence[int] = sorted(range(len(found)), key=found.__getitem__)
+    except TypeError:  # numbers and texts together
+        order = sorted(range(len(found)), key=lambda place: str(found[place]))
+    numbers: dict[str, int] = {}  # 1 and "1" are one
+    rank = np.full(len(found) + 1, -1, dtype=np.int32)  # the last for rows without a value, whose code is -1
+    for place in order:
+        if (name := str(found[place])).strip():
+            rank[place] = numbers.setdefault(name, len(numbers))
+    return rank[codes], tuple(numbers)
+
+
+def _merged(
+    codes: NDArray[np.int32], names: tuple[str, ...], least: int
+) -> tuple[NDArray[np.int32], tuple[str, ...], str]:
+    """The classes with the rare ones in one, and a phrase about it."""
+    is_rare = np.bincount(codes, minlength=len(names)) < least
+    rare = [name for name, rarely in zip(names, is_rare, strict=True) if rarely]
+    if not rare:
+        return codes, names, ""
+    kept = [name for name, rarely in zip(names, is_rare, strict=True) if not rarely]
+    places = {name: place for place, name in enumerate(dict.fromkeys([*kept, OTHER]))}
+    number = np.array([places[OTHER if rarely else name] for name, rarely in zip(names, is_rare, strict=True)])
+    shown = ", ".join(rare[:5]) + (", ..." if len(rare) > 5 else "")
+    classes = "1 class" if len(rare) == 1 else f"{len(rare):,} classes"
+    are = "is" if len(rare) == 1 else "are"
+    note = f"{classes} with fewer than {least:,} samples {are} merged into {OTHER!r} ({shown})"
+    return number[codes].astype(np.int32), tuple(places), note

@@ -1,0 +1,186 @@
+"""Numbers and dates as people write them: with a mark for a gap here and there, with signs of money, in local forms.
+
+Both readers look at a column's different texts and at how often each occurs. They give None where the texts are
+something else: names, codes, sentences.
+"""
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.datasets.files import NUMBER
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What stands for a missing value wherever it occurs, in lower case.
+MARKS = frozenset(
+    [
+        *("", "?", "-", "--", "---", ".", "..", "...", "*", "na", "n/a", "n.a.", "nan", "nil", "none", "null", "nd"),
+        *("n.d.", "#n/a", "#na", "#div/0!", "#ref!", "#value!", "missing", "unknown", "unk", "no data"),
+        "not available",
+    ]
+)
+# Other marks must be few and rare, and stand beside more numbers than codes have: 1, 2, 3, 4+ stays a category.
+MOST_OTHER_MARKS = 3
+MOST_OTHER_SHARE = 0.05
+FEW_VALUES = 20
+LONGEST = 64  # characters of a number or a date
+EPOCH = datetime.date(1970, 1, 1).toordinal()
+LOOK = 100  # texts of a first look, which spares names and sentences the long one
+
+AFFIXED = re.compile(r"([-+]?)\s*([$€£¥]?)\s*([-+]?[\d.,eE+-]*\d[\d.,]*)\s*([%$€£¥]?)")
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+DECIMAL_COMMA = re.compile(r"[-+]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+")
+POINTED_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
+CODE = re.compile(r"[-+]?0\d+")
+
+TIME = (
+    r"([T ] ?(?P<hour>\d{1,2}):(?P<minute>\d\d)(:(?P<second>\d\d([.,]\d+)?))?( ?(?P<half>[AaPp])[Mm])?"
+    r"( ?(Z|UTC|GMT|(?P<zone>[-+]\d\d(:?\d\d)?)))?)?"
+)
+YEAR_FIRST = re.compile(r"(?P<year>\d{4})(?P<sep>[-/.])(?P<one>\d{1,2})(?P=sep)(?P<two>\d{1,2})" + TIME)
+YEAR_LAST = re.compile(r"(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(?P<year>\d{4})" + TIME)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A number for each text, NaN for one that marks a gap; the marks; how numbers are written, where unusual."""
+
+    values: NDArray[np.float64]
+    marks: tuple[str, ...]
+    style: str = ""
+
+
+def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
+    """The numbers that texts stand for.
+
+    Texts that are all plain numbers give None: a reader of files makes numbers of them, so whoever left them texts
+    meant codes. Numbers with leading zeros are codes as well.
+
+    >>> numbers(["39", "?", "1,234"], np.array([5, 1, 1])).values.tolist()
+    [39.0, nan, 1234.0]
+    >>> numbers(["$10.50", "$2"], np.array([1, 1])).values.tolist()
+    [10.5, 2.0]
+    >>> numbers(["1", "2", "3", "4+"], np.array([9, 9, 9, 1])), numbers(["02139", "?"], np.array([9, 1]))
+    (None, None)
+    """
+    import pandas as pd
+
+    if not _mostly(texts, AFFIXED):
+        return None
+    parsed = pd.to_numeric(pd.Series(texts, dtype="str"), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    values = np.where(np.isfinite(parsed), parsed, np.nan)  # "inf" is a word
+    is_plain = ~np.isnan(values)
+    others = _matches(AFFIXED, texts, ~is_plain)
+    bare = {place: match[1] + match[3] for place, match in others.items()}
+    decimal_comma = any(DECIMAL_COMMA.fullmatch(text) and not THOUSANDS.fullmatch(text) for text in bare.values())
+    if decimal_comma:
+        bare |= {place: texts[place].strip() for place in np.flatnonzero(is_plain).tolist()}
+    for place, text in bare.items():
+        values[place] = _number(text, decimal_comma)
+    known = ~np.isnan(values)
+    unusual = [place for place in others if known[place]]
+    affixes = {others[place][2] + others[place][4] for place in unusual} | ({""} if is_plain.any() else set())
+    marks = _marks(texts, counts, known)
+    is_code = any(CODE.fullmatch(text) for text in texts)
+    if marks is None or not (marks or unusual) or len(affixes) > 1 or is_code or np.unique(values[known]).size < 2:
+        return None
+    return Written(values, marks, f"written like {texts[unusual[0]].strip()!r}" if unusual else "")
+
+
+def _number(text: str, decimal_comma: bool) -> float:
+    """A number that is not written plainly."""
+    if decimal_comma and (DECIMAL_COMMA.fullmatch(text) or POINTED_THOUSANDS.fullmatch(text)):
+        return float(text.replace(".", "").replace(",", "."))
+    if not decimal_comma and THOUSANDS.fullmatch(text):
+        return float(text.replace(",", ""))
+    return float(text) if NUMBER.fullmatch(text) else np.nan
+
+
+def dates(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
+    """Days since 1970, in UTC, as are times without a zone.
+
+    The year comes first or last. Where it is last, some date must tell the day from the month, unless points separate
+    them, which only day first has.
+
+    >>> dates(["1970-01-03", "1970-01-01 12:00", "?"], np.array([5, 1, 1])).values.tolist()
+    [2.0, 0.5, nan]
+    >>> dates(["12/31/1969", "1/2/1970 6:00 PM"], np.array([1, 1])).values.tolist()
+    [-1.0, 1.75]
+    >>> dates(["01/02/1970", "02/01/1970"], np.array([1, 1]))
+    """
+    form = YEAR_FIRST if _mostly(texts, YEAR_FIRST) else YEAR_LAST
+    if form is YEAR_LAST and not _mostly(texts, YEAR_LAST):
+        return None
+    values = _iso_days(texts) if form is YEAR_FIRST else np.full(len(texts), np.nan)
+    others = _matches(form, texts, np.isnan(values))
+    day_first = False
+    if form is YEAR_LAST:
+        day_first = any(match["sep"] == "." or int(match["one"]) > 12 for match in others.values())
+        if day_first == any(int(match["two"]) > 12 for match in others.values()):
+            return None
+    for place, match in others.items():
+        values[place] = _day(match, day_first)
+    marks = _marks(texts, counts, ~np.isnan(values))
+    return None if marks is None else Written(values, marks)
+
+
+def _iso_days(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Days since 1970 of the texts that are dates as ISO 8601 has them, which most are; NaN for the others."""
+    import pandas as pd
+
+    return days(pd.to_datetime(pd.Series(texts, dtype="str"), format="ISO8601", utc=True, errors="coerce")).copy()
+
+
+def _day(match: re.Match[str], day_first: bool) -> float:
+    month, day = (match["two"], match["one"]) if day_first else (match["one"], match["two"])
+    try:
+        whole = datetime.date(int(match["year"]), int(month), int(day)).toordinal() - EPOCH
+    except ValueError:  # no such day
+        return np.nan
+    if match["hour"] is None:
+        return float(whole)
+    hour = int(match["hour"])
+    if match["half"] is not None:
+        hour = hour % 12 + (12 if match["half"] in "Pp" else 0)
+    minutes = 60 * hour + int(match["minute"]) + float((match["second"] or "0").replace(",", ".")) / 60
+    if (zone := match["zone"]) is not None:
+        ahead = 60 * int(zone[1:3]) + int(zone[3:].lstrip(":") or 0)
+        minutes -= -ahead if zone[0] == "-" else ahead
+    return whole + minutes / 1440
+
+
+def days(moments: "pd.Series[Any]") -> NDArray[np.float64]:
+    """Days since 1970, in UTC, of dates and times; NaN where there is none."""
+    import pandas as pd
+
+    since = pd.to_datetime(moments, utc=True) - pd.Timestamp(0, tz="UTC")
+    return np.asarray((since / pd.Timedelta(days=1)).to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+
+
+def _mostly(texts: Sequence[str], form: re.Pattern[str]) -> bool:
+    """Whether half of the first texts have this form."""
+    looked_at = [text for text in texts[:LOOK] if text.strip().lower() not in MARKS]
+    fitting = _matches(form, looked_at, np.ones(len(looked_at), dtype=bool))
+    return bool(looked_at) and 2 * len(fitting) >= len(looked_at)
+
+
+def _matches(form: re.Pattern[str], texts: Sequence[str], among: NDArray[np.bool_]) -> dict[int, re.Match[str]]:
+    """The texts that have this form, by their places."""
+    stripped = {place: texts[place].strip() for place in np.flatnonzero(among).tolist()}
+    short = {place: text for place, text in stripped.items() if len(text) <= LONGEST}
+    return {place: match for place, text in short.items() if (match := form.fullmatch(text)) is not None}
+
+
+def _marks(texts: Sequence[str], counts: NDArray[np.int64], known: NDArray[np.bool_]) -> tuple[str, ...] | None:
+    """The texts that stand for a gap; None if some of the texts are neither values nor marks."""
+    unread = [text for text, is_known in zip(texts, known, strict=True) if not is_known]
+    is_other = np.array([text.strip().lower() not in MARKS for text in texts], dtype=bool) & ~known
+    rare = is_other.sum() <= MOST_OTHER_MARKS and counts[is_other].sum() <= MOST_OTHER_SHARE * counts.sum()
+    return tuple(unread) if not is_other.any() or (rare and known.sum() > FEW_VALUES) else None
