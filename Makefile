@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo install develop test test-slow lint types check clean
+.PHONY: demo install develop test test-slow mutants lint types check clean
 
 demo: install
 	$(BIN)/clustpsi run
@@ -29,6 +29,10 @@ test: develop
 test-slow: develop
 	$(BIN)/python -m pytest -m slow
 
+# Do the tests notice faults?  See docs/testing.md.
+mutants: develop
+	$(BIN)/python tests/mutation/mutants.py
+
 lint: develop
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,4 +43,4 @@ types: develop
 check: lint types test
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) .mutants build dist src/*.egg-info

@@ -89,11 +89,28 @@ def test_score_is_the_silhouette_of_the_labels(counts: Counts, n_clusters: int) 
     assert fitted.silhouette_scores_[fitted.n_clusters_] == pytest.approx(score, abs=1e-12)
 
 
-def test_smallest_number_at_the_maximum_is_chosen() -> None:
-    fitted = PSIClustering(random_state=0).fit(sorted_chunks([600] * 3, 12))
-    scores = fitted.silhouette_scores_
-    assert fitted.n_clusters_ == 3
-    assert all(scores[j] == pytest.approx(scores[3], abs=1e-9) for j in range(3, 12))
+@pytest.mark.parametrize("clients", range(4, 12))
+def test_smallest_number_at_the_maximum_is_chosen(clients: int) -> None:
+    """Clients that have a class each are all equally far apart: every number of clusters has the silhouette 0."""
+    fitted = PSIClustering(random_state=0).fit(50 * np.eye(clients, dtype=np.int64))
+    assert list(fitted.silhouette_scores_.values()) == pytest.approx([0] * (clients - 2), abs=1e-12)
+    assert fitted.n_clusters_ == 2
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_clients_with_the_same_features_pull_a_centre_with_their_number(seed: int) -> None:
+    """Against the best of all ways to split seven kinds of clients, some of which are forty, into two clusters."""
+    rng = np.random.default_rng(seed)
+    number = rng.choice([1, 1, 1, 40], 7)
+    counts = np.repeat(rng.integers(1, 21, (7, 3)), number, axis=0)
+    fitted = PSIClustering(2, random_state=0).fit(counts)
+    points = fitted.transform(counts)
+
+    def inertia(labels: NDArray[np.intp]) -> float:
+        return sum(((points[labels == c] - points[labels == c].mean(axis=0)) ** 2).sum() for c in set(labels.tolist()))
+
+    splits = (np.repeat([way >> kind & 1 for kind in range(7)], number) for way in range(1, 2**6))
+    assert inertia(fitted.labels_) <= 1.05 * min(map(inertia, splits))
 
 
 def test_features_are_the_papers() -> None:

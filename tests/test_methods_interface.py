@@ -80,6 +80,7 @@ def test_specs_have_a_canonical_form(spec: str, canonical: str) -> None:
     [
         ("fedprox:mu=-1", "fedprox: mu must be a number at least 0, not -1.0"),
         ("fedprox:mu=nan", "fedprox: mu must be a number at least 0, not nan"),
+        ("fedprox:mu=inf", "fedprox: mu must be a number at least 0, not inf"),
         ("fedprox:mu=much", "fedprox: mu must be a number, not 'much'"),
         ("fedavg:mu=0.1", "fedavg has no parameter 'mu'"),
         ("fedprox:rho=0.1", "fedprox has no parameter 'rho'; it has mu"),
@@ -102,6 +103,13 @@ def test_bad_specs_are_one_clear_sentence(spec: str, sentence: str) -> None:
         make_method(spec)
     assert str(error.value).startswith(sentence)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "spec", ["cfl:gamma=1", "cfl:gamma=0", "fedcls:tau_fedcls=1", "fedsoft:sigma_fedsoft=1", "poc:d_poc=1"]
+)
+def test_bounds_themselves_are_allowed_unless_values_must_be_above(spec: str) -> None:
+    assert method_spec(make_method(spec)).startswith(spec)
 
 
 def test_flags_reach_the_methods_that_have_them() -> None:

@@ -1,7 +1,7 @@
 """Every method's rule against hand-worked values, with a server that answers orders from known arrays."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from sklearn.cluster import OPTICS
 
+from clustpsi import clustering
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods import cfl, fedcls, haccs, make_method
 from clustpsi.methods.base import Method, Setting, State, num_chosen
@@ -25,14 +26,17 @@ from clustpsi.methods.orders import (
     Model,
     NearestModel,
     Order,
+    Pooled,
     Together,
     Train,
     Trained,
+    TrainPooled,
     drive,
     mean_model,
 )
 from clustpsi.methods.poc import PoC
 from clustpsi.methods.prior_pfl import PriorPFL
+from clustpsi.streams import Stream, generator
 
 
 def vector(*values: float) -> Model:
@@ -53,9 +57,11 @@ def make_setting(sizes: list[int], *, fraction: float = 0.5, num_classes: int = 
 
 
 class Server:
-    """Answers orders from known arrays and remembers the last training order.
+    """Answers orders from known arrays and remembers the orders to train.
 
-    Client k's model after training is its start plus ``moves[k]``.
+    Client k's parameters after training are its start plus ``moves(k)``, one number or one for each.  The mean is
+    weighted as asked, by default with ``sizes`` if they are given.  The n-th pooled training gives a model of n and an
+    optimizer's state of n.
     """
 
     def __init__(
@@ -68,7 +74,7 @@ class Server:
         sizes: Any = None,
     ) -> None:
         self.moves, self.counts, self.losses, self.nearest = moves, counts, losses, nearest
-        self.sizes, self.trained = sizes, list[Train]()
+        self.sizes, self.trained, self.pooled = sizes, list[Train](), list[TrainPooled]()
 
     def __call__(self, order: Order) -> Any:
         match order:
@@ -84,19 +90,40 @@ class Server:
                 return tuple(map(self, orders))
             case Train():
                 return self.train(order)
+            case TrainPooled():
+                self.pooled.append(order)
+                number = len(self.pooled)
+                return Pooled(vector(number), 1 / number, np.full(3, number, np.float32))
         raise AssertionError(order)
 
     def train(self, order: Train) -> Trained:
         self.trained.append(order)
         starts = [order.start] * len(order.clients) if isinstance(order.start, Model) else order.start
+        moves = [np.asarray(self.moves(int(client)), np.float32) for client in order.clients]
         models = [
-            Model(*((part + np.asarray(self.moves(int(client)), np.float32)).astype(np.float32) for part in start))
-            for client, start in zip(order.clients, starts, strict=True)
+            Model(start.parameters + move, start.buffers + move.mean())
+            for start, move in zip(starts, moves, strict=True)
         ]
-        weights = np.ones(len(models)) if order.weights is None else order.weights
+        by_size = np.ones(len(models)) if self.sizes is None else np.asarray(self.sizes)[order.clients]
+        weights = by_size if order.weights is None else order.weights
         kept = np.ones(len(models), bool)
         mean = mean_model(models, weights) if np.sum(weights) > 0 else None
         return Trained(mean, np.arange(len(models)) + 0.5, kept, [*models])
+
+
+class Failing(Server):
+    """Some clients' updates are not finite."""
+
+    broken: tuple[int, ...] = ()
+
+    def train(self, order: Train) -> Trained:
+        kept = ~np.isin(order.clients, self.broken)
+        trained = super().train(order)
+        assert trained.models is not None
+        models = [model if fine else None for model, fine in zip(trained.models, kept, strict=True)]
+        finite = [model for model in models if model is not None]
+        mean = mean_model(finite, np.ones(len(finite))) if finite else None
+        return trained._replace(mean=mean, kept=kept, models=models, losses=np.where(kept, trained.losses, np.nan))
 
 
 def play(method: Method, setting: Setting, server: Server, rounds: int) -> list[State]:
@@ -112,6 +139,30 @@ def steps(spec: str, rounds: int = 3) -> list[float]:
     """How far the server's first parameter moves each round if the clients' mean is always one ahead of it."""
     states = play(make_method(spec), make_setting([1, 1, 1, 1]), Server(), rounds)
     return np.diff([state.models[0].parameters[0] for state in states]).tolist()
+
+
+def frequencies(method: Method, setting: Setting, server: Server, rounds: int) -> np.ndarray:
+    """How often each client trains."""
+    play(method, setting, server, rounds)
+    return np.bincount(np.concatenate([order.clients for order in server.trained]), minlength=len(setting.clients))
+
+
+# --------------------------------------------------------------------------------------------------------------- FedAvg
+
+
+def test_fedavg_draws_different_clients_evenly_and_takes_their_mean_by_size() -> None:
+    sizes = [10, 20, 30, 40, 50, 60]
+    server = Server(lambda client: 2.0**client, sizes=sizes)
+    states = play(make_method("fedavg"), make_setting(sizes), server, 3)
+    assert states[0].models[0].parameters.tolist() == [0, 0]
+    for before, after, order in zip(states, states[1:], server.trained, strict=False):
+        assert order.start is before.models[0] and order.weights is None  # by size, that is
+        assert len(set(order.clients.tolist())) == 3 and order.clients.tolist() == sorted(order.clients)
+        moved = np.average(2.0**order.clients, weights=np.array(sizes)[order.clients])
+        np.testing.assert_allclose(after.models[0].parameters, before.models[0].parameters + moved, rtol=1e-6)
+    often = frequencies(make_method("fedavg"), make_setting(sizes), Server(), 600)
+    assert often.sum() == 1800
+    assert chisquare(often).pvalue > 1e-3
 
 
 # ---------------------------------------------------------------------------------------------------- server optimizers
@@ -161,6 +212,57 @@ def test_buffers_are_averaged_unless_asked_otherwise() -> None:
     assert optimized.buffers[0] == optimized.parameters[0] == pytest.approx(7.351e-4, rel=1e-3)
 
 
+# ---------------------------------------------------------------------------------------------------------- centralized
+
+
+@pytest.mark.parametrize(
+    ("spec", "fraction", "epochs"),
+    [
+        ("centralized", 0.5, [1, 2, 1, 2]),  # q T E = 0.5 * 4 * 3
+        ("centralized", 0.25, [0, 1, 1, 1]),
+        ("centralized", 1.0, [3, 3, 3, 3]),
+        ("centralized", 0.01, [0, 0, 0, 1]),  # never nothing at all
+        ("centralized:cl_epochs=9", 0.25, [2, 2, 2, 3]),
+    ],
+)
+def test_centralized_spreads_the_epochs_of_fedavg_and_keeps_its_optimizer(
+    spec: str, fraction: float, epochs: list[int]
+) -> None:
+    setting = replace(make_setting([5] * 4, fraction=fraction, num_rounds=4), local_epochs=3)
+    server = Server()
+    states = play(make_method(spec), setting, server, 4)
+    assert [order.epochs for order in server.pooled] == [number for number in epochs if number]
+    assert server.pooled[0].start is states[0].models[0] and server.pooled[0].optimizer_state is None
+    for number, order in enumerate(server.pooled[1:], 1):  # each goes on where the last one stopped
+        assert order.start.parameters.tolist() == [number]
+        assert order.optimizer_state is not None and order.optimizer_state.tolist() == [number] * 3
+    assert states[-1].models[0].parameters.tolist() == [len(server.pooled)]
+
+
+# ---------------------------------------------------------------------------------------------------------------- local
+
+
+def test_local_every_client_goes_on_from_its_own_model_and_sends_nothing() -> None:
+    setting, method = make_setting([5] * 4), make_method("local")
+    server = Failing(lambda client: float(client))
+    server.broken = (2,)
+    states = play(method, setting, server, 3)
+    assert [model.parameters[0] for model in states[-1].models] == [0, 3, 0, 9]  # client 2 keeps the model it has
+    for order in server.trained:
+        assert order.clients.tolist() == [0, 1, 2, 3] and (order.downloads, order.uploads) == (0, 0)
+    deployed = method.deploy(setting, states[-1])
+    assert [deployed.models[i].parameters[0] for i in deployed.of_client] == [0, 3, 0, 9]
+
+
+def test_local_a_broken_client_keeps_what_it_had_learned() -> None:
+    setting, method = make_setting([5] * 3), make_method("local")
+    before = State(models=(vector(7), vector(8), vector(9)))
+    server = Failing()
+    server.broken = (1,)
+    after = drive(method.round(setting, before, 1, np.random.default_rng(0)), server)
+    assert [model.parameters[0] for model in after.models] == [8, 8, 10]
+
+
 # ------------------------------------------------------------------------------------------------------------ selection
 
 
@@ -201,17 +303,11 @@ def test_poc_trains_the_candidates_with_the_largest_loss_and_weighs_them_equally
     assert len({tuple(sorted(each)) for each in asked}) > 5
 
 
-def frequencies(method: Method, setting: Setting, server: Server, rounds: int) -> np.ndarray:
-    """How often each client trains."""
-    play(method, setting, server, rounds)
-    return np.bincount(np.concatenate([order.clients for order in server.trained]), minlength=len(setting.clients))
-
-
 def test_poc_draws_candidates_by_size_and_breaks_ties_at_random() -> None:
     sizes = [10, 20, 30, 40]
     one = frequencies(PoC(d_poc=1), make_setting(sizes), Server(losses=np.zeros(4)), 2000)
     assert chisquare(one, np.array(sizes) * 20).pvalue > 1e-3
-    tied = frequencies(PoC(d_poc=4), make_setting([1] * 4, fraction=0.25), Server(losses=np.zeros(4)), 1000)
+    tied = frequencies(PoC(d_poc=4), make_setting(sizes, fraction=0.25), Server(losses=np.zeros(4)), 1000)
     assert chisquare(tied, np.full(4, tied.sum() / 4)).pvalue > 1e-3
 
 
@@ -239,27 +335,30 @@ def test_haccs_gives_whole_shares_first_and_draws_the_rest() -> None:
 
 def test_haccs_takes_the_fastest_clients_of_its_groups() -> None:
     counts = np.array([[9, 0]] * 6 + [[0, 9]] * 6)
-    setting, server = make_setting([9] * 12), Server(counts=counts, losses=np.ones(12))
-    states = play(make_method("haccs"), setting, server, 5)
+    setting, server = make_setting([9] * 12, fraction=0.25), Server(counts=counts, losses=np.ones(12))
+    states = play(make_method("haccs:rho_haccs=0.2"), setting, server, 5)
     latency, group = states[0].memory["latency"], states[0].memory["group"]
     assert group.tolist() == [0] * 6 + [1] * 6
     for order in server.trained:
-        assert len(order.clients) == 6
+        assert len(order.clients) == 3
         for g in (0, 1):
             own = order.clients[group[order.clients] == g]
             members = np.flatnonzero(group == g)
+            assert 0 < len(own) < len(members)
             assert set(own) == set(members[np.argsort(latency[members])[: len(own)]])
     # Participants' losses become known; the others keep those of the initial model.
     trained = server.trained[-1].clients
-    np.testing.assert_allclose(states[-1].memory["loss"][trained], np.arange(6) + 0.5)
+    np.testing.assert_allclose(states[-1].memory["loss"][trained], np.arange(3) + 0.5)
     never = np.setdiff1d(np.arange(12), np.concatenate([order.clients for order in server.trained]))
     assert (states[-1].memory["loss"][never] == 1).all() and len(never)
 
 
 def test_haccs_alike_clients_always_means_the_same_fastest_ones() -> None:
-    server = Server(counts=np.full((10, 2), 5), losses=np.ones(10))
-    chosen = frequencies(make_method("haccs"), make_setting([10] * 10), server, 4)
-    assert sorted(chosen) == [0] * 5 + [4] * 5
+    setting, server = make_setting([10] * 10), Server(counts=np.full((10, 2), 5), losses=np.ones(10))
+    (state,) = play(make_method("haccs"), setting, server, 0)
+    fastest = np.argsort(state.memory["latency"])[:5]
+    chosen = frequencies(make_method("haccs"), setting, server, 4)
+    assert chosen.tolist() == [4 if k in fastest else 0 for k in range(10)]
 
 
 def test_haccs_options_on_losses_and_weights() -> None:
@@ -283,6 +382,33 @@ def test_haccs_groups_are_those_of_optics(seed: int) -> None:
     ours = haccs.group_by_labels(counts)
     assert len(set(zip(labels, ours, strict=True))) == len(set(labels)) == len(set(ours))
     assert 1 < len(set(ours)) < 30
+
+
+def within(setting: Setting, clients: list[int]) -> Setting:
+    """The same federation as seen by a method that runs inside a cluster of it."""
+    return replace(setting, clients=np.array(clients))
+
+
+def test_haccs_knows_a_clients_device_and_noise_in_any_cluster() -> None:
+    counts = np.random.default_rng(0).integers(1, 9, (12, 2))
+    setting, server = make_setting([9] * 12), Server(counts=counts, losses=np.arange(12))
+    (whole,) = play(make_method("haccs"), setting, server, 0)
+    (part,) = play(make_method("haccs"), within(setting, [2, 5, 7, 11]), server, 0)
+    assert part.memory["latency"].tolist() == whole.memory["latency"][[2, 5, 7, 11]].tolist()
+    assert part.memory["loss"].tolist() == [2, 5, 7, 11]
+    assert len(set(whole.memory["latency"])) == 12
+    (other,) = play(make_method("haccs"), replace(setting, seed=8), server, 0)
+    assert other.memory["latency"].tolist() != whole.memory["latency"].tolist()
+
+
+def test_haccs_learns_the_losses_of_those_who_trained_and_keeps_the_others() -> None:
+    counts = np.array([[9, 1]] * 12)
+    setting = within(make_setting([9] * 12, fraction=1.0), [2, 5, 7, 11])
+    server = Failing(counts=counts, losses=np.arange(12) + 100)
+    server.broken = (7,)
+    state = play(make_method("haccs"), setting, server, 1)[-1]
+    assert server.trained[0].clients.tolist() == [2, 5, 7, 11]
+    assert state.memory["loss"].tolist() == [0.5, 1.5, 107, 3.5]  # client 7's update, and loss, are not numbers
 
 
 def test_haccs_noise_hides_counts() -> None:
@@ -309,6 +435,42 @@ def test_fedcls_groups_have_founders_that_differ_in_few_labels() -> None:
     groups = fedcls.leader_groups(base, np.arange(4), 0.1)
     assert groups.tolist() == [0, 0, 1, 0]
     assert fedcls.leader_groups(base, np.array([1, 0, 2, 3]), 0.1).tolist() == [0, 0, 0, 0]
+    assert fedcls.leader_groups(base, np.array([2, 0, 1, 3]), 0.1).tolist() == [1, 0, 0, 1]  # the first that fits
+
+
+def test_fedcls_founds_groups_in_an_order_drawn_once_for_all_clients() -> None:
+    present = np.tri(
+        10, 10, dtype=bool
+    )  # neighbours differ in one label of ten: who founds a group depends on the order
+    setting, server = make_setting([9] * 10, num_classes=10), Server(counts=present.astype(int))
+    groups = {}
+    for seed in (7, 8, 9):
+        (state,) = play(make_method("fedcls"), replace(setting, seed=seed), server, 0)
+        order = generator(seed, Stream.METHOD).permutation(10)
+        groups[seed] = state.memory["group"].tolist()
+        assert groups[seed] == fedcls.leader_groups(present, order, 0.1).tolist()
+    assert len({tuple(group) for group in groups.values()}) == 3
+    own = [1, 2, 3, 6, 8]  # inside a cluster: its members, in the same order
+    (state,) = play(make_method("fedcls"), within(setting, own), server, 0)
+    order = generator(7, Stream.METHOD).permutation(10)
+    inside = np.array([own.index(client) for client in order if client in own])
+    assert state.memory["group"].tolist() == fedcls.leader_groups(present[own], inside, 0.1).tolist()
+
+
+def test_fedcls_counts_the_labels_of_all_clients_it_chose_and_not_those_of_their_groups() -> None:
+    present = np.array([[1, 1, 1], [1, 1, 0], [0, 0, 1], [1, 1, 0]], bool)
+    group = np.array([0, 0, 1, 2])
+    first = set()
+    for seed in range(20):
+        chosen = fedcls.cover_labels(np.random.default_rng(seed), present, group, 3)
+        first.add(chosen[0])
+        if (
+            chosen[0] == 1
+        ):  # its group offers all labels, but it has two: the third comes next, and then all begins anew
+            assert chosen == [1, 2, 0]
+        else:  # everything is covered by one client
+            assert chosen[:2] == [0, 1]
+    assert first == {0, 1}
 
 
 def test_fedcls_covers_all_labels_equally_often() -> None:
@@ -329,6 +491,13 @@ def test_fedcls_prefers_groups_that_add_most_labels_and_exhausts_everybody() -> 
     assert chosen[0] == 0  # three labels
     assert chosen[1] == 2  # {3} and {2, 3} add one each; {3} is farther from the covered {0, 1, 2}
     assert sorted(chosen) == [0, 1, 2, 3]
+
+
+def test_fedcls_number_of_new_labels_comes_before_distance() -> None:
+    present = np.zeros((3, 8), bool)
+    present[0, :5] = present[1, 3:7] = present[2, 7] = True
+    # After client 0, client 1 adds two labels and differs in five from what is covered, client 2 one and six.
+    assert fedcls.cover_labels(np.random.default_rng(0), present, np.arange(3), 3) == [0, 1, 2]
 
 
 def test_fedcls_with_one_group_is_uniform() -> None:
@@ -409,22 +578,59 @@ def test_cfl_splits_by_direction_and_children_average_their_own() -> None:
     assert table["max_norm"].max() == pytest.approx(np.sqrt(2))
 
 
+def test_cfl_children_weigh_their_clients_by_size() -> None:
+    moves = {0: 1.0, 1: 2.0, 2: 4.0, 3: -1.0, 4: -2.0, 5: -4.0}
+    setting, sizes = make_setting([10, 20, 70, 50, 30, 20]), [10, 20, 70, 50, 30, 20]
+    server = Server(moves.__getitem__, sizes=sizes)
+    state = play(make_method("cfl:cfl_preset=relative:warmup=1:eps1=9"), setting, server, 1)[-1]
+    assert state.memory["cluster"].tolist() == [0, 0, 0, 1, 1, 1]
+    first, second = (model.parameters[0] for model in state.models)
+    assert first == pytest.approx(0.1 * 1 + 0.2 * 2 + 0.7 * 4)
+    assert second == pytest.approx(-0.5 * 1 - 0.3 * 2 - 0.2 * 4)
+    (norms,) = state.memory["norms"]  # of those who trained first
+    chosen = server.trained[0].clients
+    mean = np.average([moves[k] for k in chosen], weights=np.array(sizes)[chosen])
+    longest = max(abs(moves[k]) for k in chosen)
+    assert norms[2:4] == pytest.approx(np.sqrt(2) * np.array([abs(mean), longest]))
+
+
 def test_cfl_keeps_together_what_is_not_far_enough_apart() -> None:
-    moves = {0: [1, 0.3], 1: [1, 0.3], 2: [1, -0.3], 3: [1, -0.3]}
+    spec, setting = "cfl:cfl_preset=relative:warmup=1:eps1=2", make_setting([5] * 4)
+    nearly_alike, at_right_angles = ([1, 0.3], [1, -0.3]), ([1, 0], [0, 1])
+    for moves, gamma, models in (
+        (nearly_alike, 0.5, 1),
+        (nearly_alike, 0.1, 2),
+        (at_right_angles, np.sqrt(0.5), 1),  # exactly as far apart as the halves must be more than
+        (at_right_angles, np.sqrt(0.5) - 1e-9, 2),
+    ):
+        server = Server(lambda client, moves=moves: moves[client // 2])
+        state = play(make_method(f"{spec}:gamma={float(gamma)!r}"), setting, server, 1)[-1]
+        assert len(state.models) == models
 
-    class Pair(Server):
-        def train(self, order: Train) -> Trained:
-            trained = super().train(order)
-            assert isinstance(order.start, Model)
-            models = [
-                Model(order.start.parameters + np.array(moves[int(k)], np.float32), order.start.buffers)
-                for k in order.clients
-            ]
-            return trained._replace(mean=mean_model(models, np.ones(len(models))), models=[*models])
 
-    spec = "cfl:cfl_preset=relative:warmup=1:eps1=2"
-    assert len(play(make_method(spec), make_setting([5] * 4), Pair(), 1)[-1].models) == 1
-    assert len(play(make_method(spec + ":gamma=0.1"), make_setting([5] * 4), Pair(), 1)[-1].models) == 2
+@pytest.mark.parametrize(
+    ("options", "mean_norm", "max_norm", "t", "splits"),
+    [
+        ("", 0.99e-5, 0.11, 1, True),
+        ("", 1e-5, 0.11, 1, False),
+        ("", 0.99e-5, 0.1, 1, False),
+        ("", 0.99e-5, 0.11, 0, False),
+        (":eps1=1:eps2=5:warmup=3", 0.9, 5.1, 3, True),
+        (":eps1=1:eps2=5:warmup=3", 1.1, 5.1, 3, False),
+        (":eps1=1:eps2=5:warmup=3", 0.9, 5.0, 3, False),
+        (":eps1=1:eps2=5:warmup=3", 0.9, 5.1, 2, False),
+        (":cfl_preset=relative", 3.9, 10.0, 10, True),  # a quarter of 40 rounds
+        (":cfl_preset=relative", 4.0, 10.0, 10, False),
+        (":cfl_preset=relative", 3.9, 10.0, 9, False),
+        (":cfl_preset=relative:eps1=0.1:warmup=0", 0.9, 10.0, 0, True),
+        (":cfl_preset=relative:eps1=0.1:warmup=0", 1.1, 10.0, 0, False),
+        (":cfl_preset=relative:eps2=10", 3.9, 10.0, 10, False),
+    ],
+)
+def test_cfl_thresholds(options: str, mean_norm: float, max_norm: float, t: int, splits: bool) -> None:
+    method = make_method(f"cfl{options}")
+    assert isinstance(method, cfl.CFL)
+    assert method.may_split(make_setting([5] * 4), mean_norm, max_norm, t) is splits
 
 
 def test_cfl_never_splits_one_or_two_clients_nor_with_the_papers_thresholds() -> None:
@@ -436,25 +642,29 @@ def test_cfl_never_splits_one_or_two_clients_nor_with_the_papers_thresholds() ->
     assert len(paper[-1].models) == 1
 
 
-def test_cfl_puts_clients_without_a_finite_update_into_the_larger_half() -> None:
-    class Failing(Server):
-        broken: tuple[int, ...] = (0, 5)
-
-        def train(self, order: Train) -> Trained:
-            kept = ~np.isin(order.clients, self.broken)
-            trained = super().train(order)
-            assert trained.models is not None
-            models = [model if fine else None for model, fine in zip(trained.models, kept, strict=True)]
-            finite = [model for model in models if model is not None]
-            mean = mean_model(finite, np.ones(len(finite))) if finite else None
-            return trained._replace(mean=mean, kept=kept, models=models)
-
+@pytest.mark.parametrize(
+    ("number", "broken", "first", "clusters"),
+    [  # the first `number` clients pull one way and the others the other; `broken` ones belong with the larger half
+        (5, (0, 5), 1.0, [0, 0, 0, 0, 0, 0, 1]),
+        (2, (6,), 1.0, [0, 0, 1, 1, 1, 1, 1]),
+        (3, (1, 6), -1.0, [0, 1, 0, 1, 1, 1, 1]),
+        (4, (0,), 1.0, [0, 0, 0, 0, 1, 1, 1]),
+    ],
+)
+def test_cfl_puts_clients_without_a_finite_update_into_the_larger_half(
+    number: int, broken: tuple[int, ...], first: float, clusters: list[int]
+) -> None:
     setting, spec = make_setting([10] * 7, fraction=1.0), "cfl:cfl_preset=relative:warmup=1:eps1=9"
-    state = play(make_method(spec), setting, Failing(lambda k: 1.0 if k < 5 else -1.0), 1)[-1]
-    assert state.memory["cluster"].tolist() == [0, 0, 0, 0, 0, 0, 1]
+    server = Failing(lambda k: first if k < number else -first)
+    server.broken = broken
+    assert play(make_method(spec), setting, server, 1)[-1].memory["cluster"].tolist() == clusters
+
+
+def test_cfl_does_not_split_where_one_update_is_left() -> None:
     server = Failing(opposite)
     server.broken = (0, 1, 2, 3, 4, 5)  # nothing to compare the last one with
-    assert len(play(make_method(spec), setting, server, 1)[-1].models) == 1
+    spec = "cfl:cfl_preset=relative:warmup=1:eps1=9"
+    assert len(play(make_method(spec), make_setting([10] * 7, fraction=1.0), server, 1)[-1].models) == 1
 
 
 # -------------------------------------------------------------------------------------------------------------- FedSoft
@@ -499,17 +709,37 @@ def test_fedsoft_cluster_models_are_plain_means_and_estimates_are_kept_between_e
             estimations.append(isinstance(order, NearestModel))
             return super().__call__(order)
 
-    setting = make_setting([10] * 8)
-    server = Counting(lambda client: float(client), nearest=np.full((8, 2), 5))
-    states = play(FedSoft(n_fedsoft=2, tau_est=3), setting, server, 4)
+    sizes, method = [10, 20, 30, 40, 50, 60, 70, 80], FedSoft(n_fedsoft=2, tau_est=3)
+    setting = make_setting(sizes)
+    nearest = np.array([[5, 5], [5, 15], [15, 15], [20, 20], [25, 25], [30, 30], [60, 10], [40, 40]])
+    server = Counting(lambda client: float(2**client), nearest=nearest)
+    states = play(method, setting, server, 4)
     assert sum(estimations) == 2  # rounds 1 and 4
     state = states[1]
     centres, personal = state.models[:2], state.models[2:]
-    trained = np.flatnonzero(state.memory["trained"])
-    assert set(trained) == set(server.trained[0].clients)
-    values = np.array([model.parameters[0] for model in personal])
-    for centre in centres:  # two clients each
-        assert any(centre.parameters[0] == pytest.approx(values[[a, b]].mean()) for a, b in combinations(trained, 2))
+    assert set(np.flatnonzero(state.memory["trained"])) == set(server.trained[0].clients)
+    drawn = method.select(setting, nearest.astype(float), np.random.default_rng(1))  # u_ks n_k is the number explained
+    assert [len(own) for own in drawn] == [2, 2]
+    for centre, own in zip(centres, drawn, strict=True):  # not weighted by sizes, which all differ
+        assert centre.parameters[0] == np.mean([personal[k].parameters[0] for k in own])
+
+
+def test_fedsoft_goes_on_without_clients_whose_updates_are_not_finite() -> None:
+    setting, method = make_setting([10] * 6, fraction=1.0), FedSoft(n_fedsoft=2)
+    server = Failing(lambda client: 2.0**client, nearest=np.full((6, 2), 5))
+    server.broken = (1, 4)
+    start, state = play(method, setting, server, 1)
+    drawn = method.select(setting, np.full((6, 2), 5.0), np.random.default_rng(1))
+    asked = set(server.trained[0].clients)
+    assert {1, 4} & asked
+    assert set(np.flatnonzero(state.memory["trained"])) == asked - {1, 4}
+    personal = state.models[2:]
+    for k in {1, 4} & asked:
+        assert personal[k] is start.models[2 + k]
+    for centre, own in zip(state.models[:2], drawn, strict=True):
+        finite = [personal[k].parameters[0] for k in own if k not in (1, 4)]
+        assert len(finite) > 0
+        assert centre.parameters[0] == pytest.approx(np.mean(finite))
 
 
 def test_fedsoft_untrained_clients_use_their_mixture() -> None:
@@ -521,6 +751,29 @@ def test_fedsoft_untrained_clients_use_their_mixture() -> None:
     assert len(method.server_deployments(setting, state)) == 2
     mixed = mixtures([vector(0), vector(10)], np.array([[1, 3], [2, 0]]))
     assert [model.parameters[0] for model in mixed] == [7.5, 0]
+
+
+# -------------------------------------------------------------------------------------------------------- Clust-PSI-PFL
+
+
+def test_clust_psi_pfl_hands_all_its_parameters_to_the_clustering(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[dict[str, Any]]()
+
+    class Watched(clustering.PSIClustering):
+        def fit(self, counts: Any, y: object = None) -> Any:
+            asked.append(self.get_params() | {"counts": np.asarray(counts).tolist()})
+            return super().fit(counts)
+
+    monkeypatch.setattr(clustering, "PSIClustering", Watched)
+    counts = np.random.default_rng(0).integers(1, 9, (6, 3))
+    setting = make_setting([9] * 6, num_classes=3)
+    options = "psi_features=signed:psi_smoothing=laplace:psi_epsilon=0.02:min_wpsi=0.3"
+    for tau in (None, 2):
+        spec = f"clust_psi_pfl:{options}" + (f":tau_clusters={tau}" if tau else "")
+        play(make_method(spec), setting, Server(counts=counts), 0)
+        expected = {"features": "signed", "smoothing": "laplace", "epsilon": 0.02, "min_wpsi": 0.3, "random_state": 7}
+        expected |= {"n_clusters": tau or "auto", "counts": counts.tolist()}
+        assert {key: asked[-1][key] for key in expected} == expected
 
 
 # ------------------------------------------------------------------------------------------------------------ prior_pfl
@@ -539,10 +792,10 @@ def test_prior_pfl_trains_only_clients_with_several_classes_by_size_and_impurity
 
 
 def test_prior_pfl_uses_smoothed_training_counts() -> None:
-    counts = np.array([[10, 0], [5, 15]])
-    setting = make_setting([10, 20])
+    counts = np.array([[10, 0], [5, 25]])
+    setting = make_setting([10, 30])
     state = drive(PriorPFL().start(setting), Server(counts=counts))
-    expected = (counts + 0.5 * np.array([0.5, 0.5])) / (counts.sum(axis=1, keepdims=True) + 0.5)
+    expected = (counts + 0.5 * np.array([15, 25]) / 40) / (counts.sum(axis=1, keepdims=True) + 0.5)
     deployed = PriorPFL().deploy(setting, state)
     assert deployed.log_prior is not None
     np.testing.assert_allclose(np.exp(deployed.log_prior), expected)
@@ -566,3 +819,5 @@ def test_methods_that_need_labels_say_so_where_there_are_none(name: str) -> None
 def test_number_of_participants() -> None:
     assert [num_chosen(k, 0.5) for k in (10, 50, 100)] == [5, 25, 50]
     assert num_chosen(100, 0.29) == 29
+    assert [num_chosen(k, 0.5) for k in (1, 2, 3, 5, 7)] == [1, 2, 2, 2, 3]
+    assert [num_chosen(10, q) for q in (0.01, 0.29, 0.99, 1.0)] == [2, 2, 9, 10]

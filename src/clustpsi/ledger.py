@@ -27,7 +27,7 @@ class Ledger:
     trained: int = 0
     left_out: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    _booked_inside: float = field(default=0.0, repr=False)
+    _booked_inside: float = field(default=0.0, init=False, repr=False)
 
     @contextmanager
     def timed(self, purpose: str) -> Iterator[None]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import LATER_OPTIONS, READABLE, Config, is_file_name
+from clustpsi.config import LATER_OPTIONS, READABLE, Config
+from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
 from clustpsi.report.clusters import COLUMNS as COMPOSITION

@@ -1,0 +1,887 @@
+"""The faults, and the tests that should notice each of them.
+
+A fault is a short text of the source, there once, and what it is replaced by.  A change of the source that touches such
+a text must change the list too: `test_faults.py` sees to it.  Where a fault changes nothing that anybody can observe,
+``equivalent`` says why.
+"""
+
+import ast
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    file: str  # below src/clustpsi
+    old: str
+    new: str
+    tests: tuple[str, ...]  # arguments of pytest
+    equivalent: str = ""
+
+    def put_into(self, source: str) -> str:
+        """The source with the fault; ValueError if the old text is not there once, SyntaxError if it is not Python."""
+        number = source.count(self.old)
+        if number != 1:
+            raise ValueError(f"{self.file} has {self.old!r} {number} times, and it should be there once")
+        faulty = source.replace(self.old, self.new)
+        ast.parse(faulty)
+        return faulty
+
+
+FAULTS: list[Fault] = []
+
+
+def faults(file: str, tests: str, *listed: tuple[str, str, str] | tuple[str, str, str, str]) -> None:
+    """Add faults of a file as (name, old, new), or (name, old, new, why it is equivalent)."""
+    files, dash_k, expression = tests.partition(" -k ")
+    selection = (*files.split(), *(("-k", expression) if dash_k else ()))
+    FAULTS.extend(Fault(name, file, old, new, selection, *why) for name, old, new, *why in listed)
+
+
+faults(
+    "streams.py",
+    "tests/test_streams.py",
+    (
+        "streams-generator-ignores-position",
+        "default_rng((seed, int(stream), *position))",
+        "default_rng((seed, int(stream)))",
+    ),
+    (
+        "streams-generator-ignores-purpose",
+        "default_rng((seed, int(stream), *position))",
+        "default_rng((seed, *position))",
+    ),
+    (
+        "streams-key-ignores-position",
+        "SeedSequence((seed, int(stream), *position))",
+        "SeedSequence((seed, int(stream)))",
+    ),
+    (
+        "streams-key-ignores-seed",
+        "SeedSequence((seed, int(stream), *position))",
+        "SeedSequence((0, int(stream), *position))",
+    ),
+    ("streams-renumbered", "METHOD = 4", "METHOD = 5"),
+)
+
+faults(
+    "engine/training.py",
+    "tests/test_training_details.py tests/test_engine.py",
+    ("training-dropout-same-in-every-step", "jax.random.fold_in(key, i)", "key"),
+    ("training-lone-row-normalized", "(last == 1) & (job.size > 1) & (network.num_buffers > 0)", "(last < 0)"),
+    ("training-lone-row-always-dropped", "(job.size > 1) & (network.num_buffers > 0)", "(job.size > 1)"),
+)
+
+faults(
+    "engine/simulator.py",
+    "tests/test_training_details.py tests/test_engine.py",
+    ("simulator-dropout-same-for-all-clients", "keys[lane] = raw_key(*stream)", "keys[lane] = raw_key(*stream[:3])"),
+    (
+        "simulator-dropout-same-in-all-rounds",
+        "keys[lane] = raw_key(*stream)",
+        "keys[lane] = raw_key(*stream[:2], 0, task.client)",
+    ),
+    ("simulator-dropout-same-always", "keys[lane] = raw_key(*stream)", "keys[lane] = raw_key(*stream[:2])"),
+    (
+        "simulator-pooled-order-same-in-all-rounds",
+        "(self.seed, Stream.TRAINING, t, self.federation.num_clients)",
+        "(self.seed, Stream.TRAINING, 0, self.federation.num_clients)",
+    ),
+    (
+        "simulator-nearest-of-equals-is-the-last",
+        "nearest = losses.argmin(axis=0)",
+        "nearest = len(models) - 1 - losses[::-1].argmin(axis=0)",
+    ),
+    ("simulator-buffers-not-checked", "for vector in model)\n", "for vector in model[:1])\n"),
+)
+
+faults(
+    "engine/own_words.py",
+    "tests/test_training_details.py tests/test_engine.py -k word",
+    ("own-words-without-padding", "has[PADDING] = True", "has[PADDING] |= False"),
+)
+faults(
+    "engine/softmax_regression.py",
+    "tests/test_training_details.py tests/test_engine.py",
+    ("softmax-of-equals-the-last", "if logits[c] > logits[best]:", "if logits[c] >= logits[best]:"),
+)
+
+# -------------------------------------------------------------------------------------------------------------- methods
+
+faults(
+    "methods/centralized.py",
+    "tests/test_methods_rules.py -k centralized",
+    ("centralized-without-fraction", "setting.fraction * setting.num_rounds", "setting.num_rounds"),
+    ("centralized-without-epochs", "* setting.num_rounds * setting.local_epochs", "* setting.num_rounds"),
+    ("centralized-forgets-its-optimizer", 'state.memory.get("optimizer")', "None"),
+    (
+        "centralized-all-epochs-every-round",
+        "total * t // setting.num_rounds - total * (t - 1) // setting.num_rounds",
+        "total",
+    ),
+    ("centralized-ignores-cl-epochs", "self.cl_epochs or max(", "max("),
+    ("centralized-trains-nothing-at-all", "max(1, round(", "max(0, round("),
+)
+faults(
+    "methods/fedsoft.py",
+    "tests/test_methods_rules.py -k fedsoft",
+    ("fedsoft-weighted-means", "np.ones(len(kept))", "size[kept]"),
+    ("fedsoft-importance-not-by-size", "explained / size[:, None]", "explained / explained.sum()"),
+    (
+        "fedsoft-no-least-importance",
+        "np.where(explained == 0, self.sigma_fedsoft, explained / size[:, None])",
+        "explained / size[:, None] + 1e-12",
+    ),
+    ("fedsoft-draws-without-sizes", "importance * size[:, None], rng", "importance, rng"),
+    (
+        "fedsoft-half-the-pull",
+        "proximal=self.lambda_fedsoft * importance[union].sum(axis=1)",
+        "proximal=self.lambda_fedsoft",
+    ),
+    (
+        "fedsoft-anchors-of-others",
+        "anchors=mixtures(centres, importance[union])",
+        "anchors=mixtures(centres, importance[: len(union)])",
+    ),
+    ("fedsoft-estimates-every-round", "(t - 1) % self.tau_est == 0", "True"),
+    ("fedsoft-estimates-one-round-late", "(t - 1) % self.tau_est == 0", "t % self.tau_est == 0"),
+    ("fedsoft-clusters-start-alike", "setting.initial(1 + s)", "setting.initial(1)"),
+    (
+        "fedsoft-fewer-clients-per-cluster",
+        "int(setting.fraction * len(weight) / self.n_fedsoft + 1e-9)",
+        "int(setting.fraction * len(weight) / self.n_fedsoft**2 + 1e-9)",
+    ),
+    (
+        "fedsoft-untrained-use-their-start",
+        "untrained = np.flatnonzero(~state.memory",
+        "untrained = np.flatnonzero(state.memory",
+    ),
+    ("fedsoft-mixtures-not-normalized", "(weights / weights.sum(axis=1, keepdims=True))", "(weights / weights.sum())"),
+    ("fedsoft-downloads-one-model", "downloads=self.n_fedsoft", "downloads=1"),
+    (
+        "fedsoft-broken-client-counts-as-trained",
+        "if model is not None:\n                personal[k], ever_trained[k] = model, True",
+        "ever_trained[k] = True\n            if model is not None:\n                personal[k] = model",
+    ),
+    ("fedsoft-broken-client-in-the-mean", "kept = own[np.isin(own, finite)]", "kept = own"),
+)
+faults(
+    "methods/cfl.py",
+    "tests/test_methods_rules.py -k cfl or cosines",
+    (
+        "cfl-children-plain-means",
+        "for client in half], setting.sizes[half])",
+        "for client in half], np.ones(len(half)))",
+    ),
+    (
+        "cfl-broken-always-first-half",
+        "halves[1] if len(halves[1]) <= len(halves[0]) else np.setdiff1d(members, halves[0])",
+        "halves[1]",
+    ),
+    ("cfl-broken-always-second-half", "halves[1] if len(halves[1]) <= len(halves[0]) else np", "np"),
+    ("cfl-splits-pairs", "if len(members) <= 2 or not", "if len(members) < 2 or not"),
+    (
+        "cfl-splits-at-the-bound",
+        "> self.gamma:",
+        ">= self.gamma:",
+    ),
+    ("cfl-gamma-ignored", "if not distance_across(similarity, second) > self.gamma:", "if False:"),
+    ("cfl-ratio-to-nothing", "eps1 * (max_norm if relative else 1)", "eps1"),
+    ("cfl-no-warm-up", "and t >= warmup", ""),
+    ("cfl-warm-up-one-late", "t >= warmup", "t > warmup"),
+    ("cfl-split-without-the-absent", "if len(absent):", "if False:"),
+    ("cfl-all-train-again-to-split", "np.setdiff1d(members, chosen)", "members"),
+    ("cfl-eps2-ignored", "and max_norm > eps2 and", "and"),
+    ("cfl-norm-of-models", "np.linalg.norm(new.parameters - old.parameters)", "np.linalg.norm(new.parameters)"),
+    (
+        "cfl-cosines-not-normalized",
+        "updates /= np.maximum(length, 1e-12)[:, None]",
+        "updates /= np.maximum(length.max(), 1e-12)",
+    ),
+    ("cfl-distance-of-the-farthest", "[:, second].max()", "[:, second].min()"),
+    ("cfl-split-not-recorded", "len(leaf.models) == 2)", "len(leaf.models) == 3)"),
+    ("cfl-smallest-norm-for-largest", "max_norm = max(norm", "max_norm = min(norm"),
+)
+faults(
+    "methods/haccs.py",
+    "tests/test_methods_rules.py -k haccs or latencies",
+    (
+        "haccs-devices-change-with-the-cluster",
+        "draw_latencies(rng, everybody)[setting.clients]",
+        "draw_latencies(rng, len(setting.clients))",
+    ),
+    ("haccs-same-devices-for-all-seeds", "generator(setting.seed, Stream.METHOD)", "generator(0, Stream.METHOD)"),
+    (
+        "haccs-losses-at-client-numbers",
+        "loss[np.searchsorted(setting.clients, chosen[trained.kept])]",
+        "loss[np.minimum(chosen[trained.kept], len(loss) - 1)]",
+    ),
+    (
+        "haccs-losses-of-broken-clients",
+        "loss[np.searchsorted(setting.clients, chosen[trained.kept])] = trained.losses[trained.kept]",
+        "loss[np.searchsorted(setting.clients, chosen)] = trained.losses",
+    ),
+    ("haccs-learns-nothing", 'memory={**state.memory, "loss": loss}', "memory=state.memory"),
+    ("haccs-slowest-clients", 'np.argsort(latency, kind="stable")', 'np.argsort(-latency, kind="stable")'),
+    (
+        "haccs-favours-slow-groups",
+        "rho * (1 - mean_latency / mean_latency.max())",
+        "rho * (mean_latency / mean_latency.max())",
+    ),
+    ("haccs-loss-without-weight", "+ (1 - rho) * mean_loss", "+ mean_loss"),
+    ("haccs-unknown-losses-count", "np.maximum(np.bincount(group, known), 1)", "size"),
+    (
+        "haccs-all-slots-drawn",
+        "np.minimum((theta * number + 1e-9).astype(np.int64), size)",
+        "np.zeros(len(theta), np.int64)",
+    ),
+    ("haccs-more-slots-than-members", "p=_normalized(theta, slots < size)", "p=_normalized(theta, slots >= 0)"),
+    ("haccs-noise-ignored", "noisy = counts if self.dp_eps is None else", "noisy = counts if True else"),
+    ("haccs-more-noise-for-a-larger-budget", "noise / self.dp_eps", "noise * self.dp_eps"),
+    ("haccs-other-threshold", "SAME_GROUP = 0.25", "SAME_GROUP = 0.5"),
+    ("haccs-uniform-ignored", 'if self.haccs_weights == "uniform":', "if False:"),
+    ("haccs-downloads-twice", "replace(order, downloads=0)", "order"),
+    ("haccs-processors-all-fast", "10 * (0.5 * processor + rng", "10 * (0 * processor + rng"),
+)
+faults(
+    "methods/fedcls.py",
+    "tests/test_methods_rules.py -k fedcls",
+    ("fedcls-order-of-the-cluster-alone", "permutation(len(setting.sizes))", "permutation(len(setting.clients))"),
+    (
+        "fedcls-order-not-drawn",
+        "generator(setting.seed, Stream.METHOD).permutation(len(setting.sizes))",
+        "np.arange(len(setting.sizes))",
+    ),
+    ("fedcls-covered-is-the-last-alone", "covered |= present[chosen[-1]]", "covered = present[chosen[-1]].copy()"),
+    ("fedcls-covered-is-the-whole-group", "covered |= present[chosen[-1]]", "covered |= offered[best]"),
+    ("fedcls-never-begins-anew", "covered[:] = False", "pass"),
+    ("fedcls-nearer-groups-first", "-distance, -added, ~left", "distance, -added, ~left"),
+    ("fedcls-distance-before-labels", "-distance, -added, ~left", "-added, -distance, ~left"),
+    ("fedcls-tau-excluded", "<= tau + 1e-9", "< tau - 1e-9"),
+    ("fedcls-last-group-that-fits", "near[0] if len(near)", "near[-1] if len(near)"),
+    (
+        "fedcls-members-in-fixed-order",
+        "list(rng.permutation(np.flatnonzero(group == g)))",
+        "list(np.flatnonzero(group == g))",
+    ),
+)
+faults(
+    "methods/clust_psi_pfl.py",
+    "tests/test_methods_rules.py tests/test_methods_runs.py -k clust or special_cases",
+    ("clust-epsilon-ignored", "epsilon=self.psi_epsilon", "epsilon=None"),
+    ("clust-seed-ignored", "random_state=setting.seed", "random_state=0"),
+    ("clust-smoothing-ignored", "smoothing=self.psi_smoothing", 'smoothing="additive"'),
+    ("clust-guard-ignored", "min_wpsi=self.min_wpsi", "min_wpsi=0.0"),
+    ("clust-features-ignored", "features=self.psi_features", 'features="psi"'),
+    (
+        "clust-first-clusters-model-for-all",
+        "tuple(part.models[0] for part in inner)",
+        "tuple(inner[0].models[0] for part in inner)",
+    ),
+    (
+        "clust-priors-of-the-first-cluster",
+        "log_prior[cluster == c] = part.log_prior",
+        "log_prior[cluster == c] = inner[0].log_prior[:1]",
+    ),
+    (
+        "clust-more-clusters-than-clients",
+        "self.tau_clusters > len(setting.clients)",
+        "self.tau_clusters > 1 + len(setting.clients)",
+    ),
+)
+faults(
+    "methods/fedavg.py",
+    "tests/test_methods_rules.py",
+    ("fedavg-draws-with-replacement", "size=number, replace=False", "size=number, replace=True"),
+    ("fedavg-does-not-learn", "return replace(state, models=(mean,))", "return state"),
+    ("fedavg-trains-without-anybody", "if len(chosen) == 0:\n            return state", "pass"),
+    ("fedavg-starts-elsewhere", "setting.initial(0)))", "setting.initial(1)))"),
+    (
+        "fedavg-does-not-remember",
+        "state = self.learn(setting, state, chosen, trained)",
+        "self.learn(setting, state, chosen, trained)",
+    ),
+)
+faults(
+    "methods/fedavgm.py",
+    "tests/test_methods_rules.py -k server_optimizers",
+    ("fedavgm-velocity-not-kept", 'self.momentum * memory["velocity"]', '0 * memory["velocity"]'),
+    ("fedavgm-wrong-way", "(mean - kept)", "(mean + kept)"),
+    ("fedavgm-velocity-without-past", "kept + (theta - mean)", "theta - mean"),
+    (
+        "fedavgm-rate-ignored",
+        "moved = (1 - self.server_lr) * theta + self.server_lr * (mean - kept)",
+        "moved = mean - kept",
+    ),
+)
+faults(
+    "methods/fedopt.py",
+    "tests/test_methods_rules.py -k server_optimizers or adaptive or buffers",
+    ("fedopt-textbook-bias-correction", "self.beta2 ** (t + 1)", "self.beta2**t"),
+    ("fedopt-first-moment-bias", "self.beta1 ** (t + 1)", "self.beta1**t"),
+    ("fedopt-yogi-sign", "np.sign(v - squared)", "np.sign(squared - v)"),
+    ("fedopt-yogi-is-adam", "squared * np.sign(v - squared)", "(v - squared)"),
+    ("fedopt-adagrad-forgets", "return v + squared", "return 0.99 * v + squared"),
+    ("fedopt-adam-second-moment", "self.beta2 * v + (1 - self.beta2) * squared", "self.beta2 * v + squared"),
+    ("fedopt-tau-inside-the-root", "(np.sqrt(v) + self.tau_adaptivity)", "np.sqrt(v + self.tau_adaptivity)"),
+    ("fedopt-v0-is-tau", "self.tau_adaptivity**2 if", "self.tau_adaptivity if"),
+    ("fedopt-eta-l-ignored", "self.eta_l * (mean - theta)", "mean - theta"),
+    ("fedopt-gradient-not-weighted", "(1 - self.beta1) * delta", "delta"),
+    ("fedopt-buffers-kept", "else mean.buffers", "else old.buffers"),
+    (
+        "fedopt-optimizes-buffers",
+        "np.concatenate(model) if self.server_opt_on_buffers",
+        "np.concatenate(model) if not self.server_opt_on_buffers",
+    ),
+    ("fedopt-bias-always-corrected", 'if self.bias_correction == "none":', "if False:"),
+)
+faults(
+    "methods/fedprox.py",
+    "tests/test_methods_rules.py tests/test_methods_runs.py -k special_cases or parameters_change or combine",
+    ("fedprox-without-its-term", "proximal=self.mu)", "proximal=0.0)"),
+    ("fedprox-half-its-term", "proximal=self.mu)", "proximal=self.mu / 2)"),
+)
+faults(
+    "methods/local.py",
+    "tests/test_methods_rules.py tests/test_methods_runs.py -k test_local",
+    ("local-sends-models", "downloads=0, uploads=0", "uploads=0"),
+    ("local-loses-a-model", "new or old for new", "new or state.models[0] for new"),
+    ("local-one-model-for-all", "np.arange(len(setting.clients))", "np.zeros(len(setting.clients), int)"),
+    (
+        "local-starts-over",
+        "yield Train(setting.clients, state.models,",
+        "yield Train(setting.clients, setting.initial(0),",
+    ),
+)
+faults(
+    "methods/poc.py",
+    "tests/test_methods_rules.py -k poc or combine",
+    ("poc-candidates-not-by-size", "p=size / size.sum()", "p=None"),
+    ("poc-least-loss", "-losses))", "losses))"),
+    ("poc-ties-in-order", "rng.random(candidates)", "np.arange(candidates)"),
+    ("poc-weighted-by-size", "weights=np.ones(len(chosen)), downloads=0", "downloads=0"),
+    ("poc-downloads-twice", "weights=np.ones(len(chosen)), downloads=0", "weights=np.ones(len(chosen))"),
+    ("poc-all-candidates-train", "return d, max(1, int(setting.fraction * d + 1e-9))", "return d, d"),
+    ("poc-trains-nobody", "max(1, int(setting.fraction * d", "max(0, int(setting.fraction * d"),
+    ("poc-scaled-too-far", "round(0.8 * everybody)", "round(0.9 * everybody)"),
+    ("poc-more-than-all", "min(self.d_poc, everybody)", "self.d_poc"),
+)
+faults(
+    "methods/prior_pfl.py",
+    "tests/test_methods_rules.py tests/test_methods_runs.py -k prior",
+    ("prior-single-class-clients-train", "setting, state, chosen)) > 0]", "setting, state, chosen)) >= 0]"),
+    ("prior-weights-without-impurity", "counts.sum(axis=1) * impurity(counts)", "counts.sum(axis=1)"),
+    ("prior-weights-without-size", "counts.sum(axis=1) * impurity(counts)", "impurity(counts)"),
+    ("prior-not-in-training", "log_prior=log_shares(counts),", ""),
+    ("prior-strength-ignored", "counts + self.prior_strength * mix", "counts"),
+    ("prior-uniform-mix", "counts.sum(axis=0) / counts.sum()", "np.ones(counts.shape[1]) / counts.shape[1]"),
+    ("prior-counts-of-others", "[np.searchsorted(setting.clients, chosen)]", "[: len(chosen)]"),
+    ("prior-entropy-of-first-order", "(share**2).sum(axis=1)", "share.max(axis=1)"),
+)
+faults(
+    "methods/base.py",
+    "tests/test_methods_rules.py tests/test_methods_interface.py -k participants or bad_specs or bounds or labels",
+    ("base-rounding-of-participants", "int(fraction * num_clients + 1e-9)", "int(fraction * num_clients)"),
+    ("base-participants-rounded-up", "int(fraction * num_clients + 1e-9)", "int(fraction * num_clients + 0.999)"),
+    ("base-least-one-participant", "max(2, int(fraction", "max(1, int(fraction"),
+    ("base-above-includes-the-bound", "value > above", "value >= above"),
+    ("base-most-excludes-the-bound", "value <= most", "value < most"),
+    ("base-not-a-number-allowed", "and np.isfinite(value)", ""),
+    ("base-choices-not-checked", "if choices and value not in choices:", "if False:"),
+)
+faults(
+    "methods/orders.py",
+    "tests/test_orders.py",
+    ("orders-plain-mean", "np.asarray(weights, np.float64) / np.sum(weights)", "np.ones(len(models)) / len(models)"),
+    ("orders-weights-add-up-to-more", "/ np.sum(weights)", "/ np.max(weights)"),
+    ("orders-replies-to-the-first", "advance(i, reply)\n    return", "advance(asked[0], reply)\n    return"),
+    ("orders-bytes-without-buffers", "self.parameters.nbytes + self.buffers.nbytes", "self.parameters.nbytes"),
+    ("orders-results-in-order-of-ending", "[results[i] for i in range(len(works))]", "list(results.values())"),
+    ("orders-mean-in-single-precision", "np.zeros(part.size) for part", "np.zeros(part.size, np.float16) for part"),
+)
+
+# ------------------------------------------------------------------------------------------------ skew, clients, scores
+
+faults(
+    "skew.py",
+    "tests/test_skew.py tests/test_partition_edges.py",
+    (
+        "skew-psi-without-reference",
+        "(p_all - p_client) * np.log(p_all / p_client)",
+        "p_client * np.log(p_client / p_all)",
+    ),
+    ("skew-psi-log-of-two", "np.log(p_all / p_client)", "np.log2(p_all / p_client)"),
+    ("skew-additive-only-clients", "p_all + strength, p_client + strength", "p_all, p_client + strength"),
+    (
+        "skew-clip-only-clients",
+        "np.maximum(p_all, strength), np",
+        "p_all, np",
+    ),
+    ("skew-laplace-not-normalized", "(sizes + strength * known.sum())", "sizes"),
+    ("skew-laplace-counts-absent-classes", "strength * known.sum()", "strength * table.shape[1]"),
+    ("skew-unknown-classes-count", "known = pooled > 0", "known = pooled >= 0"),
+    ("skew-epsilon-ignored", "SMOOTHINGS[smoothing] if epsilon is None else epsilon", "SMOOTHINGS[smoothing]"),
+    ("skew-other-default", '"clip": 1e-4', '"clip": 1e-3'),
+    ("skew-wpsi-unweighted", "weights=table.sum(axis=1)))", "weights=np.ones(len(table))))"),
+    ("skew-hellinger-population", "var(axis=0, ddof=1)", "var(axis=0)"),
+    ("skew-jsd-natural-logarithm", ".mean() / np.log(2))", ".mean())"),
+    ("skew-jsd-bound-for-two-clients", "if len(shares) > 2:", "if len(shares) > 3:"),
+    ("skew-jsd-not-a-root", "min(float(np.sqrt(max(divergence, 0.0))), 1.0)", "min(float(max(divergence, 0.0)), 1.0)"),
+    (
+        "skew-emd-not-sorted",
+        "np.sort(_distributions(check_counts(counts)), axis=1)",
+        "_distributions(check_counts(counts))",
+    ),
+    ("skew-emd-of-all-not-halved", ".sum() / 2)", ".sum())"),
+    ("skew-pairs-with-themselves", "rows * (rows - 1) / 2", "rows * rows / 2"),
+    ("skew-spans-one-off", "np.arange(1, rows)", "np.arange(0, rows - 1)"),
+    ("skew-reference-any-sum", "abs(pooled.sum() - 1) < 1e-6", "abs(pooled.sum() - 1) < 1e-2"),
+    ("skew-reference-no-zero", "(pooled >= 0).all()", "(pooled > 0).all()"),
+    ("skew-fractions-as-counts", "(values != np.floor(values), ", "(values != values, "),
+    ("skew-clients-without-samples", "if without.size:", "if False:"),
+)
+faults(
+    "partition.py",
+    "tests/test_partition.py tests/test_partition_edges.py",
+    ("partition-fair-share-inclusive", "held < fair_share", "held <= fair_share"),
+    (
+        "partition-one-seed-for-all-classes",
+        "random.seed(first_seed + 100 * label)\n            random.shuffle(stand_in)",
+        "random.seed(first_seed)\n            random.shuffle(stand_in)",
+    ),
+    ("partition-last-client-short", "ends[-1] = len(stand_in)", "pass"),
+    (
+        "partition-reports-the-last-pass",
+        "smallest = max(smallest, int(shares.sum(axis=0).min()))",
+        "smallest = int(shares.sum(axis=0).min())",
+    ),
+    ("partition-minimum-not-enough", "if smallest >= min_samples:", "if smallest > min_samples:"),
+    (
+        "partition-clients-not-shuffled",
+        "random.seed(seed + 100 * client)\n        random.shuffle(rows)",
+        "random.seed(seed + 100 * client)",
+    ),
+    ("partition-failed-pass-kept", "shares[:] = 0\n                break", "break"),
+    ("partition-similarity-truncates", "round(s * len(classes))", "int(s * len(classes))"),
+    ("partition-similarity-sorts-nothing", "rest[_stable_argsort(classes[rest])]", "rest"),
+    (
+        "partition-similarity-same-order",
+        "shuffled = np.random.default_rng(seed).permutation(len(classes))",
+        "shuffled = np.arange(len(classes))",
+    ),
+    (
+        "partition-iid-in-order",
+        "np.array_split(np.random.default_rng(seed).permutation(len(classes)), num_clients)",
+        "np.array_split(np.arange(len(classes)), num_clients)",
+    ),
+    ("partition-a-quarter-held-out", "-(-len(rows) // 5)", "-(-len(rows) // 4)"),
+    ("partition-fifth-rounded-down", "-(-len(rows) // 5)", "max(1, len(rows) // 5)"),
+    ("partition-split-with-the-partitions-stream", "SeedSequence(seed, spawn_key=(1,))", "SeedSequence(seed)"),
+    (
+        "partition-ties-to-the-first",
+        "np.lexsort((random.random(len(clients)), -remainders))",
+        'np.argsort(-remainders, kind="stable")',
+    ),
+    ("partition-smallest-remainders", "-remainders))[:left]", "remainders))[:left]"),
+    (
+        "partition-untrained-class-to-nobody",
+        "if counts[:, label].any() else counts.sum(axis=1)",
+        "if counts[:, label].any() else np.eye(len(counts), dtype=int)[0]",
+    ),
+    ("partition-16-bits-and-one", "classes.max() < 2**16", "classes.max() <= 2**16"),
+    ("partition-17-bits", "classes.max() < 2**16", "classes.max() < 2**17"),
+    ("partition-one-client", "if not 2 <= num_clients", "if not 1 <= num_clients"),
+    ("partition-passes-not-bounded", "min(max_passes, MAX_SHUFFLED_ROWS // rows)", "max_passes"),
+)
+faults(
+    "federation.py",
+    "tests/test_federation.py tests/test_run_details.py -k not seconds",
+    ("federation-trains-on-the-official-test", "rows = np.delete(rows, dataset.official_test)", "pass"),
+    ("federation-split-seed", "partition.client_80_20(clients, seed)", "partition.client_80_20(clients, 0)"),
+    (
+        "federation-validation-seed",
+        "for rows, ok in zip(self.train, large, strict=True) if ok], seed)",
+        "for rows, ok in zip(self.train, large, strict=True) if ok], 0)",
+    ),
+    (
+        "federation-features-from-all-rows",
+        "self.dataset.prepare(self.train_rows)",
+        "self.dataset.prepare(np.arange(len(self.labels)))",
+    ),
+    ("federation-single-samples-kept", "if len(part) >= 2]", "if len(part) >= 1]"),
+    ("federation-rows-of-two-clients", "minlength=total).max() > 1:", "minlength=total).max() > 2:"),
+    (
+        "federation-counts-test-rows",
+        "partition.label_counts(self.train, self",
+        "partition.label_counts(self.test, self",
+    ),
+    ("federation-names-of-others", "tuple(names[client] for client in kept)", "tuple(names[: len(kept)])"),
+    ("federation-rows-not-mapped", "[rows[part] for part in parts]", "list(parts)"),
+    (
+        "federation-natural-rows-not-mapped",
+        "[rows[parts[client]] for client in kept]",
+        "[parts[client] for client in kept]",
+    ),
+    ("federation-auto-is-always-own-split", 'else "official_matched"', 'else "client_80_20"'),
+)
+faults(
+    "evaluation.py",
+    "tests/test_evaluation.py",
+    ("evaluation-mean-of-clients", "right.sum() / sizes.sum()", "np.nanmean(accuracy)"),
+    ("evaluation-sample-deviation", "distance.std()", "distance.std(ddof=1)"),
+    ("evaluation-best-tenth", "np.sort(accuracy[tested])[:", "-np.sort(-accuracy[tested])[:"),
+    ("evaluation-tenth-rounded-down", "-(-len(distance) // 10)", "len(distance) // 10"),
+    ("evaluation-untested-count", "tested = sizes > 0", "tested = sizes >= 0"),
+    ("evaluation-loss-not-by-sample", "losses.sum() / sizes.sum()", "losses.mean()"),
+    ("evaluation-local-loss-summed", "losses[tested] / sizes[tested]", "losses[tested]"),
+    ("evaluation-ad-weighted", "ad=float(distance.mean())", "ad=float(1 - right.sum() / sizes.sum())"),
+)
+faults(
+    "experiments/grid.py",
+    "tests/test_grid.py tests/test_sweep.py -k grid or centralized or partitions or values or commas or vary or run_of",
+    ("grid-centralized-on-natural-clients", 'and base.client is None and partitioner != "natural"', ""),
+    ("grid-centralized-leaves-a-client-column", "base.client is None and partitioner", "partitioner"),
+    ("grid-centralized-leaves-natural", 'base.client is None and partitioner != "natural"', "base.client is None"),
+    ("grid-centralized-on-every-partition", '.name == "centralized"', '.name == "central"'),
+    ("grid-centralized-fewest-clients", "most_clients = max(", "most_clients = min("),
+    (
+        "grid-seeds-vary-fast",
+        '("dataset", "seed", "partition", "num_clients")',
+        '("dataset", "partition", "num_clients", "seed")',
+    ),
+    ("grid-twice-is-allowed", "if len(set(parsed)) < len(parsed):", "if False:"),
+    ("grid-truncates-numbers", "if plain(value) == float(value):", "if True:"),
+    ("grid-partitions-added", "if any(key in _PARTITIONS for key in new):", "if False:"),
+    ("grid-infeasible-cells-run", "not in INFEASIBLE", "is not INFEASIBLE"),
+    ("grid-text-columns-split", 'and key != "text":', ":"),
+    ("grid-both-ways", 'if {"partitioner", "non_iid_param"} & set(values):', "if False:"),
+)
+
+# --------------------------------------------------------------------------------------------------------------- engine
+
+faults(
+    "engine/training.py",
+    "tests/test_training_details.py tests/test_engine.py -k not words and not texts",
+    ("training-adam-other-epsilon", '"eps": 1e-8', '"eps": 1e-3'),
+    ("training-adam-first-moment", "b1 * m + (1 - b1) * g, state.mu", "b1 * m + g, state.mu"),
+    ("training-adam-without-bias-correction", "root / (1 - b1**steps)", "root"),
+    ("training-adam-counts-from-zero", "steps = state.count + 1", "steps = state.count + 2"),
+    ("training-missing-rows-count", "jnp.where(mask, losses, 0).sum() / count", "losses.sum() / count"),
+    (
+        "training-last-batch-as-if-full",
+        "jnp.where(mask, losses, 0).sum() / count",
+        "jnp.where(mask, losses, 0).sum() / batch_size",
+    ),
+    ("training-last-batch-dropped", "jnp.where((last == 0) | alone, 0, 1)", "0"),
+    ("training-every-epoch-the-first", "(epoch * job.size + batch * batch_size,)", "(batch * batch_size,)"),
+    ("training-prior-not-in-the-loss", "cross_entropy(logits + job.log_prior, y)", "cross_entropy(logits, y)"),
+    ("training-proximal-doubled", "g + job.proximal * (p - a)", "g + 2 * job.proximal * (p - a)"),
+    ("training-proximal-away", "(p - a), gradient", "(a - p), gradient"),
+    (
+        "training-optimizer-not-kept",
+        "(job.optimizer_state) if keep_optimizer else fresh",
+        "(job.optimizer_state) if False else fresh",
+    ),
+    (
+        "training-buffers-not-updated",
+        "optax.apply_updates(parameters, change), updated, state",
+        "optax.apply_updates(parameters, change), buffers, state",
+    ),
+    ("training-loss-of-batches", "loss_sum + loss * count, seen + count", "loss_sum + loss, seen + 1"),
+    ("training-loss-of-rows-summed", "loss_sum / jnp.maximum(seen, 1)", "loss_sum"),
+    ("training-empty-lanes-train", "jnp.where(job.size > 0, job.epochs * batches, 0)", "job.epochs * batches"),
+)
+faults(
+    "engine/softmax_regression.py",
+    "tests/test_training_details.py tests/test_engine.py -k not words and not texts",
+    ("softmax-prior-not-in-training", "bias = parameters[c] + log_prior[c]", "bias = parameters[c]"),
+    ("softmax-prior-not-in-scores", "logits[c] = parameters[c] + log_prior[i, c]", "logits[c] = parameters[c]"),
+    ("softmax-last-batch-as-if-full", "ONE / (total[j] * np.float32(n))", "ONE / (total[j] * np.float32(batch_size))"),
+    ("softmax-proximal-away", "proximal * (parameters[i] - anchor[i])", "proximal * (anchor[i] - parameters[i])"),
+    ("softmax-proximal-never", "if proximal > 0:", "if proximal > 1:"),
+    ("softmax-optimizer-starts-anew", "state[:] = given", "state[1:] = given[1:]"),
+    ("softmax-steps-not-counted", "state[0] += ONE", "state[0] += 0"),
+    ("softmax-epsilon-inside-the-root", "(sqrt(second[i] * unbias2) + EPS)", "sqrt(second[i] * unbias2 + EPS)"),
+    ("softmax-every-epoch-the-first", "at = epoch * size + start", "at = start"),
+    (
+        "softmax-largest-is-the-first",
+        "largest[j] = max(largest[j], p[c, j])",
+        "largest[j] = largest[j]",
+        "only keeps exponentials from overflowing, and the tests' logits are small",
+    ),
+    ("softmax-loss-of-the-other-class", "loss += largest[j] - p[y[j], j]", "loss += largest[j] - p[0, j]"),
+    ("softmax-scores-shifted", "losses[i] = log(total) + logits[best] - logits[labels[row]]", "losses[i] = log(total)"),
+    ("softmax-for-models-of-any-size", "and network.num_parameters <= MOST_PARAMETERS", ""),
+    ("softmax-mean-loss-of-batches", "loss_sum / max(size * epochs, 1)", "loss_sum / max(epochs, 1)"),
+)
+faults(
+    "engine/own_words.py",
+    "tests/test_training_details.py tests/test_engine.py -k word",
+    (
+        "own-words-first-rows-of-the-table",
+        "own[: len(self._words[client])] = table[self._words[client]]",
+        "own[: len(self._words[client])] = table[: len(self._words[client])]",
+    ),
+    ("own-words-put-back-at-the-start", "table[words] = trained", "table[: len(words)] = trained"),
+    (
+        "own-words-rest-not-trained",
+        "np.concatenate([trained[: self._table.start], table.ravel(), trained[end:]])",
+        "np.concatenate([trained[: self._table.start], table.ravel(), parameters[self._table.stop :]])",
+    ),
+    ("own-words-of-another-client", "place[own] = np.arange(len(own))", "place[words[0]] = np.arange(len(words[0]))"),
+)
+faults(
+    "engine/scoring.py",
+    "tests/test_training_details.py tests/test_engine.py -k scores or equally_likely or same_loss",
+    ("scoring-without-prior", "logits = logits + log_prior", "logits = logits + 0 * log_prior"),
+    ("scoring-least-likely", "jnp.argmax(logits, axis=-1)", "jnp.argmin(logits, axis=-1)"),
+)
+faults(
+    "engine/sizes.py",
+    "tests/test_training_details.py tests/test_engine.py -k few_rows or sizes or side_by_side or program",
+    ("sizes-power-too-large", "1 << (number - 1).bit_length()", "1 << number.bit_length()"),
+    ("sizes-three-quarters-too-small", "if length <= power * 3 // 4", "if length <= power"),
+)
+faults(
+    "engine/simulator.py",
+    "tests/test_training_details.py tests/test_engine.py -k not words and not texts",
+    (
+        "simulator-plain-mean",
+        "sizes[order.clients] if order.weights is None",
+        "np.ones(len(order.clients)) if order.weights is None",
+    ),
+    (
+        "simulator-mean-in-half-precision",
+        "np.zeros(model.parameters.size), np",
+        "np.zeros(model.parameters.size, np.float16), np",
+    ),
+    ("simulator-mean-over-all", "self.weights[self.kept].sum()", "self.weights.sum()"),
+    (
+        "simulator-order-of-visits-same-for-all",
+        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))",
+        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream[:3]))",
+    ),
+    ("simulator-epochs-not-reshuffled", "rng.shuffle(epoch)", "rng.shuffle(epoch) if e == 0 else None"),
+    ("simulator-anchor-is-always-the-start", "starts if order.anchors is None else list(order.anchors)", "starts"),
+    ("simulator-prior-not-in-training", "if order.log_prior is None", "if True"),
+    ("simulator-scores-by-position", "deployment.log_prior[users]", "deployment.log_prior[: len(users)]"),
+    ("simulator-losses-summed", "loss / [max(len(own), 1) for own in rows]", "loss"),
+    (
+        "simulator-losses-on-test-rows",
+        "rows = [self._train_rows[client] for client in clients]\n        _, loss",
+        "rows = [self._test_rows[client] for client in clients]\n        _, loss",
+    ),
+    (
+        "simulator-evaluates-on-training-rows",
+        "self._score_clients(self._test_rows, deployment)",
+        "self._score_clients(self._train_rows, deployment)",
+    ),
+    ("simulator-uploads-not-counted", "order.uploads * size * len(order.clients)", "size * len(order.clients)"),
+    ("simulator-downloads-not-counted", "order.downloads * size * len(order.clients)", "size * len(order.clients)"),
+    ("simulator-left-out-not-told", "for client in order.clients[~reply.kept])", "for client in order.clients[:0])"),
+    ("simulator-pooled-without-buffers", "buffers=order.start.buffers[None]", "buffers=0 * order.start.buffers[None]"),
+    (
+        "simulator-replies-in-another-order",
+        "sums[i].add(j, model, loss)",
+        "sums[i].add(len(sums[i].kept) - 1 - j, model, loss)",
+    ),
+    (
+        "simulator-broken-client-in-the-mean",
+        "if not _is_finite(model):\n            return",
+        "if False:\n            return",
+    ),
+    (
+        "simulator-proximal-of-the-first",
+        "proximal=np.array([task.proximal for task in padded], np.float32)",
+        "proximal=np.full(lanes, tasks[0].proximal, np.float32)",
+    ),
+)
+faults(
+    "clustering.py",
+    "tests/test_clustering.py -k not scikit_learn_estimator",
+    ("clustering-largest-of-equals", "score > best + TIE", "score >= best"),
+    ("clustering-rounding-decides", "score > best + TIE", "score > best"),
+    (
+        "clustering-steps-unweighted",
+        "_means(points, weights, nearest[moved]",
+        "_means(points, np.ones(len(points)), nearest[moved]",
+    ),
+    (
+        "clustering-not-standardized",
+        "features = (features - self.mean_) / self.scale_",
+        "features = features - self.mean_",
+    ),
+    ("clustering-without-total-psi", "np.column_stack([totals, terms]), totals", "terms, totals"),
+    ("clustering-signs-lost", "np.sign(excess) * np.sqrt(terms)", "np.sqrt(terms)"),
+    ("clustering-roots-not-taken", "np.sign(excess) * np.sqrt(terms)", "np.sign(excess) * terms"),
+    ("clustering-silhouette-unweighted", "scores @ self.weights / clients", "scores.mean(axis=1)"),
+    ("clustering-client-near-itself", "np.maximum(size - 1, 1)", "np.maximum(size, 1)"),
+    (
+        "clustering-farthest-other-cluster",
+        "between = sums.min(axis=1)",
+        "between = np.where(np.isinf(sums), -1, sums).max(axis=1)",
+    ),
+    ("clustering-lonely-clients-score", "where=(size > 1) & (larger > 0)", "where=larger > 0"),
+    ("clustering-guard-inclusive", "self.wpsi_ < self.min_wpsi", "self.wpsi_ > self.min_wpsi"),
+    ("clustering-wpsi-unweighted", "np.average(self.psi_, weights=table.sum(axis=1))", "np.average(self.psi_)"),
+    (
+        "clustering-as-many-as-clients",
+        "range(2, min(limit, clients - 1) + 1)",
+        "range(2, min(limit, clients) + 1)",
+        "K clusters of K clients have no silhouette, and are never chosen",
+    ),
+    ("clustering-one-too-few", "range(2, min(limit, clients - 1) + 1)", "range(2, min(limit, clients - 1))"),
+    (
+        "clustering-new-clients-by-themselves",
+        "self.smoothing, self.epsilon, self.reference_)",
+        "self.smoothing, self.epsilon)",
+    ),
+    ("clustering-not-settled", "if (nearest == labels).all():\n            break", "break"),
+    (
+        "clustering-smoothing-ignored",
+        "psi_terms(table, self.smoothing, self.epsilon, ",
+        'psi_terms(table, "additive", self.epsilon, ',
+    ),
+    (
+        "clustering-constant-columns-divided",
+        "np.where(scale > 1e-12 * np.abs(ordered).max(axis=0), scale, 1.0)",
+        "np.where(scale > 0, scale, 1.0)",
+    ),
+    (
+        "clustering-worst-of-equal-inertia",
+        "np.nan_to_num(scores, nan=-np.inf).argmax()",
+        "np.nan_to_num(scores, nan=np.inf).argmin()",
+    ),
+)
+
+# ----------------------------------------------------------------------------------------------------------------- runs
+
+faults(
+    "history.py",
+    "tests/test_history.py",
+    (
+        "history-best-server",
+        "np.mean([each.global_accuracy for each in server])",
+        "np.max([each.global_accuracy for each in server])",
+    ),
+    ("history-server-sample-deviation", "np.nanstd(distance)", "np.nanstd(distance, ddof=1)"),
+    (
+        "history-server-mean-of-distances",
+        "np.mean([each.local_accuracy for each in server], axis=0)",
+        "server[0].local_accuracy",
+    ),
+    ("history-untested-clients-in-server-scores", "np.nanmean(distance)", "np.mean(distance)"),
+    ("history-forgets-the-last-accuracy", 'history.last_accuracy = history.evaluated()["global_accuracy"][-1]', "pass"),
+    ("history-tau-one-less", "int(clusters.max()) + 1", "int(clusters.max())"),
+    (
+        "history-left-out-in-no-round",
+        "[(t, client) for client in ledger.left_out]",
+        "[(0, client) for client in ledger.left_out]",
+    ),
+    ("history-losses-are-accuracies", '"loss": np.concatenate(self._loss)', '"loss": np.concatenate(self._accuracy)'),
+    ("history-clients-not-in-turn", "np.tile(np.array(client_names", "np.repeat(np.array(client_names"),
+    ("history-up-is-down", "ledger.bytes_up, ledger.bytes_down, tau", "ledger.bytes_down, ledger.bytes_up, tau"),
+)
+faults(
+    "run.py",
+    "tests/test_run_details.py tests/test_run.py -k not killed",
+    (
+        "run-same-clients-every-round",
+        "generator(self.config.seed, Stream.SAMPLING, t)",
+        "generator(self.config.seed, Stream.SAMPLING)",
+    ),
+    (
+        "run-same-clients-for-all-seeds",
+        "generator(self.config.seed, Stream.SAMPLING, t)",
+        "generator(0, Stream.SAMPLING, t)",
+    ),
+    ("run-validation-seed", "federation.for_validation(config.seed)", "federation.for_validation(0)"),
+    ("run-recomputes-what-others-finished", "elif folder.finished:", "elif False:"),
+    ("run-charges-what-was-before", "self.simulator.take_ledger()  # what", "pass  # what"),
+    (
+        "run-forgets-seconds",
+        'self.seconds = dict(zip(arrays["seconds/of"].tolist(), arrays["seconds/spent"].tolist(), strict=True))',
+        "self.seconds = {}",
+    ),
+    ("run-last-round-not-evaluated", "or t == self.config.comm_rounds", ""),
+    ("run-training-seed", "seed=config.seed,\n        workers", "seed=0,\n        workers"),
+    ("run-method-seed", "seed=config.seed,\n        )", "seed=0,\n        )"),
+    (
+        "run-repeats-the-last-round",
+        "range(done + 1, self.config.comm_rounds + 1)",
+        "range(max(done, 1), self.config.comm_rounds + 1)",
+    ),
+    ("run-learning-rate-ignored", "lr=config.lr", "lr=0.001"),
+    ("run-optimizer-ignored", "optimizer=config.optimizer", 'optimizer="adam"'),
+    ("run-batch-size-ignored", "batch_size=config.batch_size", "batch_size=32"),
+    ("run-orders-of-round-0", "partial(self.simulator.serve, t=t)", "partial(self.simulator.serve, t=0)"),
+)
+faults(
+    "config.py",
+    "tests/test_run_details.py tests/test_run.py tests/test_word_vectors.py "
+    "-k cell or partitions or whole_number or changed_file or another_run or foreign",
+    ("config-cell-without-seed", 'if key != "agg_method"}', 'if key not in ("agg_method", "seed")}'),
+    ("config-cell-with-method", 'if key != "agg_method"}', "}"),
+    ("config-other-default-alpha", '"dirichlet": 0.1', '"dirichlet": 0.3'),
+    ("config-other-default-similarity", '"similarity": 0.03', '"similarity": 0.0'),
+    ("config-whole-learning-rate", "lr=float(self.lr)", "lr=self.lr"),
+    ("config-whole-fraction", "fraction=float(self.fraction)", "fraction=self.fraction"),
+    ("config-level-of-iid-kept", "if param is None or partitioner not in LEVELS:", "if param is None:"),
+    ("config-content-ignored", "self.as_dict() | content, sort_keys", "self.as_dict(), sort_keys"),
+    (
+        "config-method-not-canonical",
+        "agg_method=method_spec(make_method(self.agg_method))",
+        "agg_method=self.agg_method",
+    ),
+    ("config-any-format", 'values.get("format") != FORMAT', 'values.get("format") is None'),
+)
+faults(
+    "results.py",
+    "tests/test_run_details.py tests/test_run.py tests/test_methods_runs.py "
+    "-k not killed and (run or fresh or saved or best or checkpoint)",
+    (
+        "results-fresh-keeps-the-checkpoint",
+        'if path.name != ".lock":',
+        'if path.name not in (".lock", "checkpoint.npz"):',
+    ),
+    ("results-log-prior-not-saved", 'arrays["log_prior"] = deployment.log_prior', "pass"),
+    (
+        "results-last-of-equals-is-best",
+        'int(np.argmax(evaluated["global_accuracy"]))',
+        'len(evaluated["round"]) - 1 - int(np.argmax(evaluated["global_accuracy"][::-1]))',
+    ),
+    ("results-best-is-last", "column[best].item()", "column[-1].item()"),
+    (
+        "results-models-of-others",
+        '"model_of_client": deployment.of_client',
+        '"model_of_client": 0 * deployment.of_client',
+    ),
+    ("results-parts-of-the-state-lost", "for i, part in enumerate(state.parts):", "for i, part in enumerate(()):"),
+    (
+        "results-memory-lost",
+        'packed |= {f"{prefix}/memory/{key}": value for key, value in state.memory.items()}',
+        "pass",
+    ),
+    ("results-other-settings-accepted", "if folder.config() != config:", "if False:"),
+    ("results-lock-not-exclusive", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),
+    ("results-bytes-of-the-last-round", 'int(rounds["bytes_up"].sum())', 'int(rounds["bytes_up"][-1])'),
+)
+faults(
+    "experiments/sweep.py",
+    "tests/test_sweep_details.py tests/test_sweep.py -k not killed and not ray",
+    ("sweep-locked-is-failed", '"locked" if is_locked(folder) else "failed"', '"failed"'),
+    ("sweep-failed-is-locked", '"locked" if is_locked(folder) else "failed"', '"locked"'),
+    ("sweep-data-elsewhere", "data_dir=self.data_dir, workers=1", "data_dir=None, workers=1"),
+    ("sweep-computed-counts-failures", 'self.computed += event.status == "finished"', "self.computed += 1"),
+    ("sweep-cell-of-the-first-run", "if self._settings != config.cell:", "if self._settings is None:"),
+    ("sweep-one-attempt", "ATTEMPTS = 2", "ATTEMPTS = 1"),
+    ("sweep-infeasible-is-not-remembered", "infeasible.record(self.store, config, outcome.reason)", "pass"),
+    ("sweep-notes-of-failures-stay", "note.unlink(missing_ok=True)", "pass"),
+    ("sweep-reports-within-rounds", "and progress.part == 0:", ":"),
+    ("sweep-pace-of-all-rounds", "/ config.comm_rounds\n", "\n"),
+    (
+        "sweep-workers-hop-between-cells",
+        "cell = cells[worker] if cells.get(worker) in self._pending else next(free, fullest)",
+        "cell = next(free, fullest)",
+    ),
+)

@@ -1,0 +1,64 @@
+"""Orders and what drives them: means of models, and generators side by side."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clustpsi.methods.orders import LabelCounts, Model, Order, Together, Work, drive, mean_model, together
+
+
+def model(parameters: list[float], buffers: list[float] | None = None) -> Model:
+    return Model(np.array(parameters, np.float32), np.array(buffers or [], np.float32))
+
+
+def test_a_mean_is_weighted_in_parameters_and_buffers() -> None:
+    mean = mean_model([model([1, 2], [10]), model([5, -2], [30])], [3, 1])
+    assert mean.parameters.tolist() == [2, 1] and mean.buffers.tolist() == [15]
+    assert mean.parameters.dtype == mean.buffers.dtype == np.float32
+    assert mean_model([model([1]), model([3])], np.array([5, 5])).parameters.tolist() == [2]
+
+
+def test_a_mean_of_many_models_keeps_the_digits_of_the_small_ones() -> None:
+    many = [model([2.0**24]), *[model([1.0])] * 4095]
+    exact = np.float32((2.0**24 + 4095) / 4096)
+    assert mean_model(many, np.ones(4096)).parameters[0] == exact
+    assert exact != np.float32(2.0**24 / 4096)  # to which a sum in single precision would come
+
+
+def test_bytes_of_a_model_include_its_buffers() -> None:
+    assert model([1, 2, 3], [4, 5]).num_bytes == 20
+
+
+def ask(name: int, times: int) -> Work[list[Any]]:
+    """A generator that asks for something so many times and gives back the replies."""
+    replies = []
+    for time in range(times):
+        replies.append((yield LabelCounts(np.array([name, time]))))
+    return replies
+
+
+def serve(order: Order) -> Any:
+    """Every order is answered with what it asked for."""
+    if isinstance(order, Together):
+        return tuple(map(serve, order.orders))
+    assert isinstance(order, LabelCounts)
+    return tuple(order.clients.tolist())
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (3, 1, 2), (0, 2, 1), (2, 0, 0), (1, 3, 2, 0)])
+def test_every_generator_gets_the_replies_to_its_own_orders(lengths: tuple[int, ...]) -> None:
+    results = drive(together([ask(name, times) for name, times in enumerate(lengths)]), serve)
+    assert results == [[(name, time) for time in range(times)] for name, times in enumerate(lengths)]
+
+
+def test_orders_go_out_together_as_long_as_there_are_several() -> None:
+    sent = list[int]()
+
+    def counting(order: Order) -> Any:
+        assert isinstance(order, Together)
+        sent.append(len(order.orders))
+        return serve(order)
+
+    drive(together([ask(0, 3), ask(1, 1), ask(2, 2)]), counting)
+    assert sent == [3, 2, 1]

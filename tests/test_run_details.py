@@ -1,0 +1,230 @@
+"""Runs where a mistake would leave all tables in order: whose chance, whose seconds, which round."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clustpsi.config import Config
+from clustpsi.errors import ClustPSIError
+from clustpsi.methods.orders import LabelCounts, Order, Train
+from clustpsi.results import RunFolder, Store, load_arrays
+from clustpsi.run import Cell, Progress, open_cell, open_federation, run
+from clustpsi.streams import Stream, generator
+
+TINY = Config(num_clients=6, comm_rounds=4, local_epochs=1, seed=3).checked()
+run_module: Any = importlib.import_module("clustpsi.run")
+
+
+@pytest.fixture(scope="module")
+def cell() -> Cell:
+    return open_cell(TINY)
+
+
+@pytest.fixture
+def every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint after every round."""
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(run_module, "CHECKPOINT_SHARE", 0)
+
+
+def contents(folder: RunFolder) -> dict[str, bytes]:
+    """Every file of a run but the one that tells the time."""
+    return {path.name: path.read_bytes() for path in folder.path.iterdir() if path.name not in ("timing.json", ".lock")}
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(last: int) -> Callable[[Progress], None]:
+    def watch(progress: Progress) -> None:
+        if progress.round > last:
+            raise Stop
+
+    return watch
+
+
+def interrupted(config: Config, store: Store, cell: Cell, after: int = 2) -> RunFolder:
+    """A run that was stopped; its checkpoint is that of round ``after``."""
+    with pytest.raises(Stop):
+        run(config, store, cell=cell, watch=stop_after(after))
+    folder = store.folder(config)
+    assert not folder.finished and load_arrays(folder / "checkpoint.npz")["round"] == after
+    return folder
+
+
+# --------------------------------------------------------------------------------------------------------------- chance
+
+
+def test_clients_are_drawn_anew_every_round_from_the_seeds_own_stream(
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, serve = list[tuple[int, Order]](), cell.simulator.serve
+
+    def watched(order: Order, t: int) -> Any:
+        asked.append((t, order))
+        return serve(order, t)
+
+    monkeypatch.setattr(cell.simulator, "serve", watched)
+    run(TINY, Store(tmp_path), cell=cell)
+    assert [t for t, _ in asked] == [1, 2, 3, 4]
+    drawn = [order.clients.tolist() for _, order in asked if isinstance(order, Train)]
+    assert drawn == [sorted(generator(3, Stream.SAMPLING, t).choice(6, 3, replace=False)) for t in (1, 2, 3, 4)]
+    assert len({tuple(clients) for clients in drawn}) > 1
+
+
+def test_validation_rows_are_drawn_with_the_runs_seed(cell: Cell) -> None:
+    federation, held = cell.federation, {}
+    for seed in (3, 4):
+        config = replace(TINY, validation=True, seed=seed)
+        held[seed] = open_federation(federation, config).federation.test
+        expected = federation.for_validation(seed).test
+        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(held[seed], expected, strict=True))
+    assert any(set(one) != set(other) for one, other in zip(held[3], held[4], strict=True))
+
+
+# ------------------------------------------------------------------------------------------------ the settings of a run
+
+OTHER = {
+    "dataset": "other.csv", "label": "y", "client": "c", "text": "t", "partitioner": "iid", "non_iid_param": 0.7,
+    "num_clients": 7, "split": "client_80_20", "validation": True, "model": "mlp", "word_vectors": "v.txt",
+    "local_epochs": 2, "optimizer": "sgd", "lr": 0.5, "batch_size": 8, "seed": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_cell_is_another_one_where_anything_that_decides_it_is_another(name: str) -> None:
+    other = replace(TINY, **{name: OTHER[name]})
+    assert other.cell != TINY.cell
+    assert other.folder_name != TINY.folder_name
+
+
+def test_methods_share_a_cell_but_not_a_folder() -> None:
+    other = replace(TINY, agg_method="local")
+    assert other.cell == TINY.cell and other.folder_name != TINY.folder_name
+
+
+def test_partitions_are_strongly_skewed_where_nobody_says() -> None:
+    levels = {name: Config(partitioner=name).checked().non_iid_param for name in ("dirichlet", "similarity", "iid")}
+    assert levels == {"dirichlet": 0.1, "similarity": 0.03, "iid": None}
+
+
+@pytest.mark.parametrize("name", ["lr", "fraction", "non_iid_param"])
+def test_a_whole_number_is_the_same_run_as_its_fraction(name: str) -> None:
+    whole, fraction = (replace(TINY, **{name: value}).checked() for value in (1, 1.0))
+    assert whole.folder_name == fraction.folder_name
+    assert type(getattr(whole, name)) is float
+
+
+# ------------------------------------------------------------------------------------------------ stopped and continued
+
+
+def test_a_fresh_run_begins_with_round_0_whatever_is_in_the_folder(
+    cell: Cell, tmp_path: Path, every_round: None
+) -> None:
+    seen: dict[str, list[int]] = {}
+    for name, options in (("resumed", {"resume": True}), ("fresh", {"fresh": True})):
+        store, rounds = Store(tmp_path / name), list[int]()
+        interrupted(TINY, store, cell)
+        run(TINY, store, cell=cell, watch=lambda now, rounds=rounds: rounds.append(now.round), **options)
+        seen[name] = list(dict.fromkeys(rounds))
+    assert seen == {"resumed": [2, 3, 4], "fresh": [0, 1, 2, 3, 4]}
+
+
+def test_a_run_that_goes_on_reports_the_last_accuracy_until_it_has_another(
+    cell: Cell, tmp_path: Path, every_round: None
+) -> None:
+    config, store = replace(TINY, eval_every=2), Store(tmp_path)
+    interrupted(config, store, cell)
+    seen = list[tuple[int, float]]()
+    folder = run(config, store, cell=cell, resume=True, watch=lambda now: seen.append((now.round, now.global_accuracy)))
+    known = folder.rounds()["global_accuracy"]
+    assert dict(seen)[3] == known[2] and dict(seen)[4] == known[4]
+
+
+def test_seconds_of_a_run_include_those_before_it_was_stopped(
+    cell: Cell, tmp_path: Path, every_round: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, take = Store(tmp_path), cell.simulator.take_ledger
+
+    def slow() -> Any:
+        ledger = take()
+        ledger.seconds["training"] = 1000.0
+        return ledger
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cell.simulator, "take_ledger", slow)
+        interrupted(TINY, store, cell)
+    timing = run(TINY, store, cell=cell, resume=True).timing()
+    assert 3000 <= timing["by_purpose"]["training"] < 3100  # rounds 0, 1 and 2
+    assert timing["seconds"] == pytest.approx(sum(timing["by_purpose"].values()))
+
+
+@pytest.mark.parametrize(
+    "limit", [100, 2_000, 16_000]
+)  # bytes of a file: enough for no table, for one, for all of them
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_bit_for_bit(
+    cell: Cell, tmp_path: Path, every_round: None, limit: int
+) -> None:
+    resource = pytest.importorskip("resource", reason="files cannot be limited here")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    config, store = replace(TINY, agg_method="local"), Store(tmp_path / "full")
+
+    def watch(progress: Progress) -> None:
+        if progress.round == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+
+    try:
+        with pytest.raises(ClustPSIError, match=r"no space left to write .*: free some, then go on with --resume"):
+            run(config, store, cell=cell, watch=watch)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    folder = store.folder(config)
+    assert not list(folder.path.glob(".*.tmp"))
+    assert load_arrays(folder / "checkpoint.npz")["round"] == 2
+    run(config, store, cell=cell, resume=True)
+    assert contents(folder) == contents(run(config, Store(tmp_path / "whole"), cell=cell))
+
+
+def test_what_another_process_has_finished_meanwhile_is_left_as_it_is(
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+
+    def open_slowly(config: Config, **_: Any) -> Cell:
+        run(TINY, store, cell=cell)  # by somebody else
+        return cell
+
+    monkeypatch.setattr(run_module, "open_cell", open_slowly)
+    rounds = list[int]()
+    assert run(TINY, store, watch=lambda now: rounds.append(now.round)).finished
+    assert rounds == []
+
+
+# -------------------------------------------------------------------------------------------------------- what is saved
+
+
+def test_what_a_cell_was_used_for_before_is_not_charged_to_a_run(cell: Cell, tmp_path: Path) -> None:
+    cell.simulator.serve(LabelCounts(np.arange(6)), 0)
+    assert run(TINY, Store(tmp_path), cell=cell).rounds()["bytes_up"][0] == 0
+
+
+def test_the_best_round_is_the_first_of_equals(cell: Cell, tmp_path: Path) -> None:
+    config = replace(TINY, lr=1e-12)
+    summary = run(config, Store(tmp_path), cell=open_federation(cell.federation, config)).summary()
+    assert summary["best"]["round"] == 0 and summary["last"]["round"] == 4
+    assert summary["best"]["global_accuracy"] == summary["last"]["global_accuracy"]
+
+
+def test_saved_models_come_with_their_log_priors(cell: Cell, tmp_path: Path) -> None:
+    folder = run(replace(TINY, agg_method="prior_pfl:prior_strength=2"), Store(tmp_path), cell=cell, save_models=True)
+    saved, counts = load_arrays(folder / "models.npz"), cell.federation.label_counts
+    mixed = counts + 2 * counts.sum(axis=0) / counts.sum()
+    np.testing.assert_allclose(np.exp(saved["log_prior"]), mixed / mixed.sum(axis=1, keepdims=True))
+    plain = run(TINY, Store(tmp_path), cell=cell, save_models=True)
+    assert "log_prior" not in load_arrays(plain / "models.npz")
