@@ -3,15 +3,20 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+LOWEST = .venv-lowest
 
-.PHONY: demo install develop test test-slow mutants lint types check clean
+.DEFAULT_GOAL := help
+.PHONY: help demo install develop test test-slow test-lowest mutants lint types check docs dist clean
 
-demo: install
+help:  ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+demo: install  ## install, and compare three methods on handwritten digits
 	$(BIN)/clustpsi run
 
-install: $(VENV)/.installed
+install: $(VENV)/.installed  ## clustpsi, into .venv
 
-develop: $(VENV)/.developed
+develop: $(VENV)/.developed  ## clustpsi with all that tests and checks need, into .venv
 
 # The stamps make later calls instant; a change of the dependencies installs again.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -23,24 +28,43 @@ $(VENV)/.developed: $(VENV)/.installed
 	$(PIP) --editable '.[dev]'
 	@touch $@
 
-test: develop
+$(VENV)/.documented: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+test: develop  ## the tests
 	$(BIN)/python -m pytest -m "not slow"
 
-test-slow: develop
+test-slow: develop  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
 
-# Do the tests notice faults?  See docs/testing.md.
-mutants: develop
+mutants: develop  ## do the tests notice faults? (docs/testing.md)
 	$(BIN)/python tests/mutation/mutants.py
 
-lint: develop
+# What clustpsi needs directly comes in the lowest version that pyproject.toml allows, everything else in the newest.
+$(LOWEST)/.developed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[dev]'
+	@touch $@
+
+test-lowest: $(LOWEST)/.developed  ## the tests, with the lowest versions of all dependencies, in .venv-lowest
+	$(LOWEST)/bin/python -m pytest -m "not slow"
+
+lint: develop  ## style (ruff)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: develop
+types: develop  ## types (mypy, strict)
 	$(BIN)/mypy
 
-check: lint types test
+check: lint types test  ## style, types and tests
 
-clean:
-	rm -rf $(VENV) .mutants build dist src/*.egg-info
+docs: $(VENV)/.documented  ## the documentation site, into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+dist: develop  ## wheel and source distribution, into dist
+	$(BIN)/python -m build --no-isolation
+
+clean:  ## remove all that was made here, .venv included
+	rm -rf $(VENV) $(LOWEST) .mutants build dist src/*.egg-info

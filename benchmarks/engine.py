@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import torch_reference
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
+from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods.orders import Deployment, Evaluate, Train
 from clustpsi.models import build_model
@@ -31,7 +32,7 @@ def federation_of(clients: int, train: int, test: int) -> Federation:
     rows = clients * (train + test)
     features = rng.standard_normal((rows, FEATURES)).astype(np.float32)
     score = features @ rng.standard_normal(FEATURES) + rng.standard_normal(rows)
-    dataset = Dataset("rule", (score > 0).astype(np.int32), ("no", "yes"), lambda _: features, model="logistic")
+    dataset = Dataset("rule", (score > 0).astype(np.int32), ("no", "yes"), *as_they_are(features), model="logistic")
     own = np.arange(rows).reshape(clients, train + test)
     return Federation(
         dataset, tuple(own[:, :train]), tuple(own[:, train:]), tuple(f"client {k}" for k in range(clients))

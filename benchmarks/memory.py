@@ -14,6 +14,7 @@ import numpy as np
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
+from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods.orders import Train
 from clustpsi.models import build_model
@@ -26,7 +27,7 @@ def train(clients: int, rounds: int) -> None:
     rng = np.random.default_rng(0)
     features = rng.standard_normal((clients * ROWS, FEATURES)).astype(np.float32)
     labels = rng.integers(0, CLASSES, len(features)).astype(np.int32)
-    dataset = Dataset("noise", labels, tuple(map(str, range(CLASSES))), lambda _: features, model="mlp")
+    dataset = Dataset("noise", labels, tuple(map(str, range(CLASSES))), *as_they_are(features), model="mlp")
     own = np.arange(len(features)).reshape(clients, ROWS)
     federation = Federation(dataset, tuple(own[:, :-1]), tuple(own[:, -1:]), tuple(map(str, range(clients))))
     network = network_for(build_model("mlp", CLASSES), (FEATURES,), np.dtype(np.float32))

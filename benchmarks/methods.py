@@ -18,6 +18,7 @@ import numpy as np
 
 from clustpsi.config import Config
 from clustpsi.datasets.base import Dataset
+from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods import make_method, method_types
 from clustpsi.methods.base import State
@@ -36,7 +37,7 @@ def synthetic(clients: int, samples: int, features: int, model: str) -> Federati
     each = samples + 5
     labels = np.concatenate([rng.choice(10, each, p=rng.dirichlet(np.full(10, 0.5))) for _ in range(clients)])
     x = (rng.normal(size=(10, features))[labels] + rng.normal(size=(len(labels), features))).astype(np.float32)
-    dataset = Dataset("synthetic", labels.astype(np.int32), tuple(map(str, range(10))), lambda _: x, model=model)
+    dataset = Dataset("synthetic", labels.astype(np.int32), tuple(map(str, range(10))), *as_they_are(x), model=model)
     rows = np.arange(len(labels)).reshape(clients, each)
     names = tuple(map(str, range(clients)))
     return Federation(dataset, tuple(rows[:, :samples]), tuple(rows[:, samples:]), names)

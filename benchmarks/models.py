@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import torch_reference
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
+from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods.orders import Train
 from clustpsi.models import build_model
@@ -54,7 +55,7 @@ def ours(name: str, steps: int, words: int) -> Callable[[], object]:
     features, labels = rows_of(name, CLIENTS * (steps * BATCH + 1), words)
     own = np.arange(len(labels)).reshape(CLIENTS, -1)
     classes = tuple(map(str, range(INPUTS[name][1])))
-    dataset = Dataset(name, labels, classes, lambda _: features, model=name)
+    dataset = Dataset(name, labels, classes, *as_they_are(features), model=name)
     federation = Federation(dataset, tuple(own[:, 1:]), tuple(own[:, :1]), tuple(map(str, range(CLIENTS))))
     network = network_for(build_model(name, len(classes)), features.shape[1:], features.dtype)
     simulator = Simulator(federation, network, batch_size=BATCH, local_epochs=1)

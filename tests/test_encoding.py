@@ -7,8 +7,22 @@ import pandas as pd
 import pytest
 
 from clustpsi.datasets import from_table
-from clustpsi.datasets.encode import one_hot, robust_scale, standard_scale
 from clustpsi.errors import ClustPSIWarning
+from clustpsi.features import Kinds, TableFeatures, TableRows
+
+
+def scaled_by(scaling, columns, train_rows):  # type: ignore[no-untyped-def]
+    rows = TableRows(columns)
+    features = TableFeatures(tuple(map(str, range(columns.shape[1]))), scaling=scaling)
+    return features.fit(features.summarize(rows.take(train_rows))).transform(rows)
+
+
+def robust_scale(columns, train_rows):  # type: ignore[no-untyped-def]
+    return scaled_by("robust", columns, train_rows)
+
+
+def standard_scale(columns, train_rows):  # type: ignore[no-untyped-def]
+    return scaled_by("standard", columns, train_rows)
 
 
 def test_robust_scale_goes_by_median_and_quartiles_of_known_training_values() -> None:
@@ -33,7 +47,9 @@ def test_a_column_without_a_known_training_value_stays_as_it_is(scale) -> None: 
 
 def test_frequent_codes_have_columns_in_the_order_of_their_frequency() -> None:
     codes = np.array([4, 1, 1, -1, -1, -1, 2, 9], np.int32)
-    hot = one_hot(codes, np.arange(7), limit=2)
+    rows = TableRows(np.empty((8, 0)), (Kinds(codes, tuple("abcdefghij")),))
+    features = TableFeatures((), ("kind",), most_kinds=2)
+    hot = features.fit(features.summarize(rows.take(np.arange(7)))).transform(rows)
     assert hot.argmax(axis=1).tolist() == [2, 1, 1, 0, 0, 0, 2, 2]  # missing, then 1; the others share the last
     assert (hot.sum(axis=1) == 1).all()
 
@@ -44,7 +60,7 @@ def test_frequent_codes_have_columns_in_the_order_of_their_frequency() -> None:
 def test_identifiers_have_more_kinds_than_columns_are_made_for_and_than_half_the_rows(
     kinds: int, rows: int, kept: bool
 ) -> None:
-    frame = pd.DataFrame({"x": 1.0, "key": [f"k{i % kinds}" for i in range(rows)], "y": np.arange(rows) % 2})
+    frame = pd.DataFrame({"x": 1.0, "kind": [f"k{i % kinds}" for i in range(rows)], "y": np.arange(rows) % 2})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         features = from_table(frame, label="y").prepare(np.arange(rows))

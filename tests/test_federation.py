@@ -8,17 +8,34 @@ import pytest
 
 from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.features import ArrayRows, Features
 from clustpsi.federation import Federation, build_federation
+
+
+class Seen(Features):
+    """Features that tell which rows were summarized: a set of them is the summary, and fitted."""
+
+    def __init__(self, rows=()):
+        self.rows = frozenset(rows)
+
+    def summarize(self, rows):
+        return Seen(rows.values.tolist())
+
+    def summary_from_dict(self, values):
+        raise NotImplementedError
+
+    def fit(self, summary):
+        return summary
+
+    def transform(self, rows):
+        return np.isin(rows.values, list(self.rows))
 
 
 def toy(labels=None, **parts):
     """A data set whose features tell which rows they were prepared with."""
     labels = np.arange(400, dtype=np.int32) % 4 if labels is None else np.asarray(labels, dtype=np.int32)
 
-    def prepare(train_rows):
-        return np.isin(np.arange(len(labels)), train_rows)
-
-    return Dataset("toy", labels, tuple("abcd"), prepare, model="logistic", **parts)
+    return Dataset("toy", labels, tuple("abcd"), ArrayRows(np.arange(len(labels))), Seen(), model="logistic", **parts)
 
 
 def with_test_part():

@@ -31,7 +31,8 @@ VARIANTS = ("clust_psi_pfl:psi_features=signed", "cfl:cfl_preset=relative")  # w
 
 def write_run(store: Store, accuracy: float, local: list[float], **settings: object) -> None:
     """A finished run as a store has it, without the training."""
-    config = Config(**{"num_clients": len(local), **settings}).checked()  # type: ignore[arg-type]
+    clients = {} if "client" in settings else {"num_clients": len(local)}
+    config = Config(**clients | settings).checked()  # type: ignore[arg-type]
     folder = store.folder(config)
     folder.create(config)
     rounds = {"round": np.repeat([0, 40], len(local)), "client": [str(i) for i in range(len(local))] * 2}
@@ -176,8 +177,8 @@ def test_skew_falls_with_similarity() -> None:
 def test_silhouette_and_tau_of_a_balanced_binary_data_set(tmp_path: Path) -> None:
     """Sorted by label, clients have one class each: two clusters, silhouette 1 (the specification's oracle)."""
     table = tmp_path / "balanced.csv"
-    pd.DataFrame({"x": np.arange(400), "y": np.repeat(["no", "yes"], 200)}).to_csv(table, index=False)
-    request = Request(dataset=str(table), label="y", num_clients=(10, 20), alphas=(5.0,), seeds=(0, 1))
+    pd.DataFrame({"x": np.arange(400) / 8, "y": np.repeat(["no", "yes"], 200)}).to_csv(table, index=False)
+    request = Request(dataset=str(table), reading={"label": "y"}, num_clients=(10, 20), alphas=(5.0,), seeds=(0, 1))
     data = draw("tau", request).data
     sorted_ = data[data["partitioner"] == "similarity"]
     assert sorted_["tau"].tolist() == [2] * 4
@@ -288,8 +289,8 @@ def test_rounds_that_only_some_seeds_evaluated_are_not_averaged(tmp_path: Path) 
 def test_natural_clients_of_a_file(tmp_path: Path) -> None:
     table = tmp_path / "a$b.csv"
     who = np.repeat(["Zürich $1 {x} $2", "Genève", "[b]ern"], (100, 60, 40))
-    pd.DataFrame({"x": np.arange(200), "y": np.tile(["<$5", "$5^$"], 100), "who": who}).to_csv(table, index=False)
-    request = Request(dataset=str(table), label="y", client="who", seeds=(0,))
+    pd.DataFrame({"x": np.arange(200) / 8, "y": np.tile(["<$5", "$5^$"], 100), "who": who}).to_csv(table, index=False)
+    request = Request(dataset=str(table), reading={"label": "y", "client": "who"}, seeds=(0,))
     drawing = draw("partition", request)
     assert drawing.data.groupby("client")["samples"].sum().to_dict() == {who[0]: 80, who[100]: 48, who[199]: 32}
     with style.publication_style():
@@ -297,8 +298,8 @@ def test_natural_clients_of_a_file(tmp_path: Path) -> None:
     assert {r"Zürich \$1 {x} \$2", "Genève", "[b]ern", r"<\$5"} <= set(seen)
     drawing.write(tmp_path / "figure.pdf")
     many = tmp_path / "many.csv"
-    pd.DataFrame({"x": np.arange(900), "y": [0, 1] * 450, "who": np.arange(900) // 5}).to_csv(many, index=False)
-    drawing = draw("partition", Request(dataset=str(many), label="y", client="who"))
+    pd.DataFrame({"x": np.arange(900) / 8, "y": [0, 1] * 450, "who": np.arange(900) // 5}).to_csv(many, index=False)
+    drawing = draw("partition", Request(dataset=str(many), reading={"label": "y", "client": "who"}))
     shown = [text for kind, text, _ in texts(drawing.figure) if kind.startswith("x ticks")]
     assert "179" not in shown and len(shown) < 12  # numbers, where names do not fit
     with pytest.raises(ClustPSIError, match="--client shows the data's own clients, and --alphas"):
@@ -319,6 +320,8 @@ def test_options_that_a_figure_does_not_take_are_refused(runs: Path) -> None:
         draw("tau", Request(runs=runs))
     with pytest.raises(ClustPSIError, match="no use for --seeds-list: it takes --study"):
         draw("importances", Request(seeds=(1,)))
+    with pytest.raises(ClustPSIError, match="no use for --drop-unlabelled"):
+        draw("rounds", Request(runs=runs, reading={"drop_unlabelled": True}))
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
@@ -375,7 +378,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], runs: P
     assert clustpsi("figure", "skew-similarity", *few, "--output", str(out)) == 0
     assert capsys.readouterr().out.split() == [str(out), str(out.with_suffix(".csv"))]
     assert out.exists() and len(pd.read_csv(out.with_suffix(".csv"))) == 2
+    birds = tmp_path / "birds.csv"
+    birds.write_text("size;kind;where\n" + "".join(f"{i / 8};{'ab'[i % 2]};{'xyz'[i % 3]}\n" for i in range(60)))
+    natural = ["--dataset", str(birds), "--label", "kind", "--client", "where", "--sep", ";"]
+    assert clustpsi("figure", "partition", *natural, "--output", str(tmp_path / "sites.png")) == 0
+    assert set(pd.read_csv(tmp_path / "sites.csv")["client"]) == {"x", "y", "z"}
+    capsys.readouterr()
     for wrong, message in (
+        (["partition", *natural, "--num-clients", "5"], "--client shows the data's own clients"),
         (["skew-dirichet"], "did you mean 'skew-dirichlet'"),
         (["tau", "--output", str(tmp_path / "tau.jpg")], "written as .pdf, .svg, .png"),
         (["importances", "--study", str(tmp_path)], "clustpsi study metrics"),

@@ -135,7 +135,22 @@ ODD = [
     ":=",
     "-",
 ]
-ODD += ["x" * 300, "../up", "%s%n", "{0}", "$(x)", "'\"", "none", "null", "nan", "*", "a=b", "--help", "\\"]
+ODD += [
+    "x" * 300,
+    "../up",
+    "~nobody/x",
+    "%s%n",
+    "{0}",
+    "$(x)",
+    "'\"",
+    "none",
+    "null",
+    "nan",
+    "*",
+    "a=b",
+    "--help",
+    "\\",
+]
 
 
 @dataclass(frozen=True)
@@ -165,17 +180,11 @@ def collect() -> dict[str, list[Parameter]]:
 def describe(parameter: Any) -> Parameter | None:
     if parameter.name in ("help", "ray"):  # a cluster is another test's
         return None
-    annotation = str(parameter.type_descriptor.annotation)
-    kinds = [kind for kind in ("int", "float") if kind in annotation]
-    kind = (
-        "flag"
-        if getattr(parameter, "is_flag", False)
-        else kinds[0]
-        if kinds
-        else "path"
-        if "Path" in annotation
-        else "text"
-    )
+    # Typer's parameters were Click's once, whose type says what newer ones have in a descriptor.
+    descriptor = getattr(parameter, "type_descriptor", None)
+    told = repr(parameter.type if descriptor is None else descriptor.annotation).lower()
+    kinds = [kind for kind in ("int", "float", "path") if kind in told]
+    kind = "flag" if getattr(parameter, "is_flag", False) else kinds[0] if kinds else "text"
     flag = None if parameter.param_type_name == "argument" else parameter.opts[0]
     offered = [item.value for item in parameter.shell_complete(None, "")] if kind == "text" else []
     return Parameter(parameter.name, flag, kind, tuple(offered))

@@ -8,6 +8,7 @@ import pytest
 from clustpsi.config import Config
 from clustpsi.datasets.base import Dataset
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import ArrayRows, as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods import make_method, method_types
 from clustpsi.methods.base import State
@@ -31,7 +32,7 @@ def federate(x: np.ndarray, labels: list[np.ndarray], test: int = 10) -> Federat
     features, every_label = np.zeros((1000, 5), np.float32), np.zeros(1000, np.int32)
     features[: ends[-1], : x.shape[1]] = x
     every_label[: ends[-1]] = np.concatenate(labels)
-    dataset = Dataset("made", every_label, tuple("abcd"), lambda _: features, model="logistic")
+    dataset = Dataset("made", every_label, tuple("abcd"), *as_they_are(features), model="logistic")
     cut = [len(own) - test for own in labels]
     train, held_out = zip(*((own[:at], own[at:]) for own, at in zip(rows, cut, strict=True)), strict=True)
     return Federation(dataset, train, held_out, tuple(map(str, range(len(labels)))))
@@ -253,7 +254,7 @@ def test_a_client_whose_update_is_not_finite_is_left_out(name: str) -> None:
 
 def test_nobody_left_keeps_the_model() -> None:
     federation = skewed()
-    broken = replace(federation.dataset, prepare=lambda _: np.full((1000, 5), np.nan, np.float32))
+    broken = replace(federation.dataset, rows=ArrayRows(np.full((1000, 5), np.nan, np.float32)))
     cell = open_federation(replace(federation, dataset=broken), CONFIG)
     for name in ("fedavg", "fedavgm", "fedadam", "cfl", "fedsoft"):
         first, last = play(name, cell, rounds=0), play(name, cell, rounds=2)

@@ -12,6 +12,7 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.engine.training import make_optimizer
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods.orders import Train
 from clustpsi.models import MODELS, build_model
@@ -239,7 +240,7 @@ def test_one_round_of_training_lowers_the_training_loss(name, shape, dtype):
     else:
         shift = labels.reshape(-1, *[1] * len(shape)) * (100 if dtype is np.uint8 else 2)
         features = features // (2 if dtype is np.uint8 else 1) + shift
-    dataset = Dataset("tiny", labels, ("a", "b"), lambda rows: features.astype(dtype), model=name)
+    dataset = Dataset("tiny", labels, ("a", "b"), *as_they_are(features.astype(dtype)), model=name)
     rows = np.arange(99).reshape(3, 33)
     federation = Federation(dataset, tuple(rows), tuple(np.empty(0, np.int64) for _ in rows), ("x", "y", "z"))
     network = network_for(build_model(name, 2), shape, np.dtype(dtype))

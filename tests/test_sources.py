@@ -16,6 +16,7 @@ from clustpsi.datasets import load_dataset
 from clustpsi.datasets.base import ClientIds, Dataset, fingerprint
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import infeasible
+from clustpsi.features import ArrayFeatures, ArrayRows
 from clustpsi.results import Store
 from clustpsi.run import run
 from clustpsi.sources import Sources, identified
@@ -133,7 +134,8 @@ def test_any_change_of_the_data_changes_its_content(what: str) -> None:
             "made",
             pick("labels", np.array([0, 1, 0, 1], np.int32), np.array([0, 1, 1, 0], np.int32)),
             pick("class_names", ("a", "b"), ("ab", "")),
-            lambda rows: features,
+            ArrayRows(features),
+            ArrayFeatures((4,)),
             model="logistic",
             client_ids=pick("client_ids", ClientIds.of("xyxy"), ClientIds.of("xyyx")),
             official_test=pick("official_test", None, np.array([3])),

@@ -131,7 +131,6 @@ def test_a_wide_header_and_long_cells_are_no_obstacle(tmp_path: Path) -> None:
 
 NO_TABLES = {
     "empty.csv": (b"", "is empty"),
-    "header.csv": (b"a,b\n", "has no rows"),
     "latin.csv": ("a,b\n1,caf\xe9\n".encode("latin-1"), "is not UTF-8 text"),
     "ragged.csv": (b"a,b\n1,2\n1,2,3\n", "cannot be read as CSV: .*line 3"),
     "long_rows.csv": (b"a,b\n1,2,3\n1,2,3\n", "cannot be read as CSV"),
@@ -201,6 +200,19 @@ def test_finding_36_a_file_that_unpacks_without_end_is_refused_before_it_fills_t
         tracemalloc.stop()
 
 
+def test_a_damaged_arrow_file_never_reaches_into_memory(tmp_path: Path) -> None:
+    table = pa.table({"a": pa.array(["one", "two", "three"])})
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    offsets = np.array([0, 3, 6, 11], np.int32).tobytes()
+    assert sink.getvalue().count(offsets) == 1
+    path = tmp_path / "t.feather"
+    path.write_bytes(sink.getvalue().replace(offsets, np.array([0, 3, 2**30, 2**30 + 5], np.int32).tobytes()))
+    with pytest.raises(ClustPSIError, match=r"t\.feather cannot be read as Arrow"):
+        read_table(path)
+
+
 def test_an_index_that_was_saved_with_the_table_is_its_index(tmp_path: Path) -> None:
     TABLE.set_index("note").to_parquet(tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet").index.tolist() == TABLE["note"].tolist()
@@ -223,7 +235,7 @@ def test_decimals_and_bytes_are_numbers_and_texts(tmp_path: Path) -> None:
 def test_a_long_column_of_digits_and_a_letter_is_quick(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + f"{'1' * 60_000}x,0\n" * 3)
-    from clustpsi.datasets.columns import read_column
+    from clustpsi.features.columns import read_column
 
     start = time.monotonic()
     assert read_column(read_table(path)["a"], "a").column.kind == "constant"

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from clustpsi import compare
 from clustpsi.datasets import files, from_arrays, from_table, load_dataset
 from clustpsi.datasets.base import ClientIds
-from clustpsi.datasets.columns import describe
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.features.columns import describe
 from conftest import clients_of, clustpsi
 
 
@@ -87,9 +87,9 @@ def test_rare_categories_are_pooled() -> None:
 def test_texts_that_name_rows_are_omitted_with_a_warning() -> None:
     frame = pd.DataFrame({"key": [f"k{i}" for i in range(200)], "x": np.arange(200.0), "y": np.arange(200) % 2})
     told = r"column omitted: 'key' \(identifier: 200 different values in 200 rows\); .* --text \(text= in Python\)"
-    with pytest.warns(ClustPSIWarning, match=told):
+    with pytest.warns(ClustPSIWarning, match=told) as caught:
         dataset = from_table(frame, label="y")
-    assert dataset.prepare(np.arange(200)).shape == (200, 1)
+    assert dataset.prepare(np.arange(200)).shape == (200, 1) and caught[0].filename == __file__
 
 
 NUMBERED = np.random.default_rng(0).permutation(40)
@@ -207,6 +207,8 @@ def test_bad_columns_are_named(tmp_path: Path, birds: pd.DataFrame) -> None:
     expect("cannot be read as CSV: .*line 3", path)
     write(birds[["species"]], path)
     expect("has no feature column", path)
+    path.write_text("wing,species\n")
+    expect("has no rows", path)
 
 
 def test_bad_npz_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +251,8 @@ def test_finding_33_lists_are_no_labels_and_no_features(tmp_path: Path, birds: p
 def test_bad_arrays_are_named() -> None:
     with pytest.raises(ClustPSIError, match="3 rows of features but 4 labels"):
         from_arrays(np.zeros((3, 2)), [0, 1, 0, 1])
+    with pytest.raises(ClustPSIError, match="rows of features of different lengths"):
+        from_arrays([[1.0], [1.0, 2.0]], [0, 1])
     with pytest.raises(ClustPSIError, match="4 labels but 1 client names"):
         from_arrays(np.zeros((4, 2)), [0, 1, 0, 1], ["a"])
     with pytest.raises(ClustPSIError, match="type float64 with 1 channels: uint8"):
@@ -476,6 +480,7 @@ MISTAKES = [
     (["--label", "Churn", "--client", "Churn"], "must be different columns, and two are 'Churn'"),
     (["--label", "Churn", "--client", ""], "the name of a column is empty"),
     (["--label", "Churn", "--client", "site", "--drop", "sitee"], "has no column 'sitee'"),
+    (["--label", "Churn", "--client", "site", "--min-class", "1"], "--min-class must be a number at least 2, not 1"),
     (["--label", "Churn", "--client", "site", "--sep", ";;"], "--sep must be one character"),
     (["--label", "Churn", "--client", "site", "--sep", ","], "has no column 'Churn'"),
 ]

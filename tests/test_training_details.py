@@ -10,8 +10,9 @@ from flax import linen as nn
 from numpy.typing import ArrayLike
 
 from clustpsi.datasets.base import Dataset
-from clustpsi.datasets.text import PADDING
 from clustpsi.engine import Simulator, network_for
+from clustpsi.features import as_they_are
+from clustpsi.features.text import PADDING
 from clustpsi.federation import Federation
 from clustpsi.methods.base import Deployment
 from clustpsi.methods.orders import Model, NearestModel, Train, TrainPooled
@@ -24,7 +25,7 @@ def federate(features: np.ndarray, labels: ArrayLike, sizes: Sequence[int], clas
     """Clients with so many training rows each, and one test row after them."""
     ends = np.cumsum(np.array(sizes) + 1)
     assert ends[-1] == len(features) == np.size(labels)
-    dataset = Dataset("made", np.array(labels, np.int32), tuple("abcdef"[:classes]), lambda _: features, model="-")
+    dataset = Dataset("made", np.array(labels, np.int32), tuple("abcdef"[:classes]), *as_they_are(features), model="-")
     train = tuple(np.arange(end - size - 1, end - 1) for size, end in zip(sizes, ends, strict=True))
     return Federation(dataset, train, tuple(np.array([end - 1]) for end in ends), tuple(map(str, range(len(sizes)))))
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustpsi.datasets import written
-from clustpsi.datasets.columns import Categories, Numbers, read_column
+from clustpsi.features import written
+from clustpsi.features.columns import Categories, Numbers, read_column
 
 DAY_ONE = datetime.datetime(1970, 1, 1)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 
 if TYPE_CHECKING:
+    __version__: str
+
     from clustpsi.clustering import PSIClustering
     from clustpsi.comparison import compare
     from clustpsi.config import Config
@@ -43,6 +45,7 @@ __all__ = [
     "InfeasiblePartition",
     "PSIClustering",
     "Store",
+    "__version__",
     "build_federation",
     "compare",
     "diagnose",
@@ -54,6 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("clustpsi")
     if name not in _HOMES:
         raise AttributeError(f"module 'clustpsi' has no attribute {name!r}")
     return getattr(import_module(f"clustpsi.{_HOMES[name]}"), name)

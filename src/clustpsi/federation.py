@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from clustpsi import partition
 from clustpsi.datasets.base import Dataset
 from clustpsi.errors import ClustPSIError, ClustPSIWarning, unknown_name
+from clustpsi.features import Fitted
 from clustpsi.partition import PARTITIONERS, Rows
 
 #: Where test rows come from: the official test part dealt out by label, a fifth of every client's own rows, or the same
@@ -89,9 +91,18 @@ class Federation:
         return np.sort(np.concatenate(self.train))
 
     @cached_property
-    def features(self) -> NDArray[np.generic]:
-        """Features of every row of the data set, prepared with what the training rows alone tell."""
-        return self.dataset.prepare(self.train_rows)
+    def fitted(self) -> Fitted[Any]:
+        """Features that have learned from the training rows, as if every client had summarized its own.
+
+        Summaries merge without rounding, so the summary of all rows is what the clients' summaries add up to.
+        """
+        dataset = self.dataset
+        return dataset.features.fit(dataset.features.summarize(dataset.rows.take(self.train_rows)))
+
+    @cached_property
+    def features(self) -> NDArray[Any]:
+        """Features of every row of the data set."""
+        return self.fitted.transform(self.dataset.rows)
 
     def for_validation(self, seed: int) -> "Federation":
         """The same clients with a fifth of their training rows in place of their test rows, which nobody looks at.

@@ -12,11 +12,11 @@ import numpy as np
 
 from clustpsi.config import Config
 from clustpsi.datasets.base import Dataset
-from clustpsi.datasets.text import FIRST_WORD, Texts
 from clustpsi.datasets.word_vectors import WordVectors, read_word_vectors
 from clustpsi.engine import Simulator, network_for
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores, constant_answers, score
+from clustpsi.features.text import FIRST_WORD, FittedText
 from clustpsi.federation import Federation, build_federation
 from clustpsi.history import History
 from clustpsi.ledger import Ledger
@@ -141,10 +141,10 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
 
 def _word_vectors(federation: Federation, path: str) -> WordVectors:
     """The vectors of the words of the training data."""
-    texts = federation.dataset.prepare
-    if not isinstance(texts, Texts):
+    fitted = federation.fitted
+    if not isinstance(fitted, FittedText):
         raise ClustPSIError(f"--word-vectors are for texts, and {federation.dataset.name} has none")
-    return read_word_vectors(Path(path), texts.vocabulary(federation.train_rows))
+    return read_word_vectors(Path(path), fitted.words)
 
 
 def run(

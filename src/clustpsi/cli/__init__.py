@@ -42,7 +42,10 @@ def _run(arguments: list[str] | None) -> None:
 
     warnings.simplefilter("once", ClustPSIWarning)
     warnings.showwarning = note
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
+        if any("\0" in each for each in arguments):
+            raise ClustPSIError("an argument has a NUL character, which no name or number may have")
         app(args=arguments, prog_name="clustpsi")
     except (ClustPSIError, OSError, MemoryError) as error:
         print(f"error: {printable(_sentence(error))}", file=sys.stderr)

@@ -1,13 +1,15 @@
 """``clustpsi figure``: figures, the paper's and others, as PDF, SVG or PNG."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from clustpsi.cli.lists import Where, numbers, parse_seeds, texts
+from clustpsi.cli.lists import Where, numbers, parse_seeds
 from clustpsi.cli.notes import Quiet, notes
+from clustpsi.cli.options import config_options, with_options
+from clustpsi.config import Config
 from clustpsi.printing import console, print_table, printable
 
 
@@ -15,14 +17,6 @@ def command(
     name: Annotated[str | None, typer.Argument(help="Which figure; without a name, they are listed.")] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Data set.", show_default="digits; for runs, the only one in the store")
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="Column with the label, where the data set is a file.")] = None,
-    client: Annotated[
-        str | None,
-        typer.Option(help="Column that names the client of each row, where the data set is a file: for partition."),
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(help="Columns of running text, comma-separated, where the data set is a file.")
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -59,6 +53,7 @@ def command(
         Path | None, typer.Option(help="File: .pdf, .svg or .png; its data goes beside it.", show_default="NAME.pdf")
     ] = None,
     quiet: Quiet = False,
+    **reading: Any,
 ) -> None:
     """Draw a figure, and write the data it shows beside it as CSV."""
     from clustpsi.report import figures  # here, because --help needs neither SciPy nor scikit-learn
@@ -74,9 +69,7 @@ def command(
     request = figures.Request(
         dataset=dataset,
         data_dir=data_dir,
-        label=label,
-        client=client,
-        text=None if text is None else tuple(texts("--text", text)),
+        reading=Config(dataset=dataset or "digits", **reading).checked().reading,
         num_clients=None if num_clients is None else numbers("--num-clients", num_clients, int),
         alphas=None if alphas is None else numbers("--alphas", alphas, float),
         similarities=None if similarities is None else numbers("--similarities", similarities, float),
@@ -95,3 +88,6 @@ def command(
         told.print(printable(note), style="dim")
     for written in (path, data):
         print(printable(str(written)))
+
+
+with_options(command, [each for each in config_options() if each.name in Config().reading])

@@ -108,7 +108,7 @@ def command(
         for method in methods
     }
 
-    from clustpsi.datasets.columns import describe
+    from clustpsi.features.columns import describe
     from clustpsi.results import Store  # here, because pandas and JAX take their time to load, and --help needs neither
     from clustpsi.run import open_cell, run
     from clustpsi.sources import Sources, identified

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.datasets.cache import Arrays, cached
-from clustpsi.datasets.encode import robust_scale
 from clustpsi.datasets.files import check_header, csv_header, missing, reading
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import TableFeatures, TableRows
 
 FEATURES = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P")
 # Census code of every state that folktables uses: the fifty states and Puerto Rico.
@@ -46,18 +46,15 @@ def load(folder: Path) -> Dataset:
     sources = pums or parquet[:1]
     arrays = cached(folder, sources, 2, lambda: _parse_pums(pums) if pums else _parse_parquet(parquet[0]))
 
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return robust_scale(arrays["features"], train_rows)
-
     return Dataset(
         "acs_income",
         np.asarray(arrays["labels"]),
         ("at most 50,000 dollars", "more than 50,000 dollars"),
-        prepare,
+        TableRows(arrays["features"]),
+        TableFeatures(FEATURES, scaling="robust"),
         model="logistic",
         client_ids=ClientIds.from_arrays(arrays),
         model_reason="the paper's model for ACSIncome",
-        source=(arrays["features"],),
     )
 
 
@@ -69,11 +66,12 @@ def _parse_parquet(path: Path) -> Arrays:
         table = pq.read_table(path, columns=[*FEATURES, "PINCP", "STATE"])
         features = np.column_stack([_codes(path, name, table[name].to_numpy()) for name in FEATURES])
         labels = table["PINCP"].to_numpy()
-        states = ClientIds.of(map(str, table["STATE"].to_pylist()))
+        states = table["STATE"].cast("string").fill_null("unknown").combine_chunks().dictionary_encode()
+        clients = ClientIds.sorted(states.indices.to_numpy(), states.dictionary.to_pylist())
     strange = np.flatnonzero((labels != 0) & (labels != 1))
     if strange.size:
         raise ClustPSIError(f"{path}, column PINCP, row {strange[0] + 1}: {labels[strange[0]]} is neither 0 nor 1")
-    return {"features": features, "labels": labels.astype(np.int32), **states.as_arrays()}
+    return {"features": features, "labels": labels.astype(np.int32), **clients.as_arrays()}
 
 
 def _parse_pums(paths: list[Path]) -> Arrays:

@@ -17,8 +17,9 @@ import numpy as np
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.files import find, missing, read_csv
-from clustpsi.datasets.text import Texts, split_words
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import TextFeatures, TextRows
+from clustpsi.features.words import split_words
 
 FILES = ("train_40k.csv", "val_10k.csv")
 LENGTH = 100
@@ -33,10 +34,10 @@ def load(folder: Path) -> Dataset:
         "amazon_reviews",
         np.asarray(arrays["labels"]),
         tuple(arrays["classes"].tolist()),
-        Texts(arrays, length=LENGTH),
+        TextRows(arrays["ids"], arrays["starts"], arrays["words"], is_ranked=True),
+        TextFeatures(LENGTH),
         model="embedding_mlp",
         model_reason="the paper's model for Amazon Reviews",
-        source=(arrays["ids"], arrays["starts"], arrays["words"]),
     )
 
 

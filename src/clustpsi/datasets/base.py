@@ -1,7 +1,7 @@
-"""What a dataset is: labels, and features that are prepared once the training rows are known."""
+"""What a dataset is: labels, rows, and what has to be learned from training rows to make features of them."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,27 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Prepare = Callable[[NDArray[np.int64]], NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Column:
-    """What a column of a table was read as.
-
-    Attributes
-    ----------
-    name
-        Of the column.
-    kind
-        label, client, text, number, date, category or constant; identifier, unsupported, dropped or unused, for columns
-        that are no features.
-    detail
-        A few words more: how many gaps, kinds, classes.
-    """
-
-    name: str
-    kind: str
-    detail: str = ""
+from clustpsi.features import Features, Rows
+from clustpsi.features.columns import Column
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +64,11 @@ class Dataset:
         Class of every row, integers 0..C-1.
     class_names
         One name a class, in the order of the integers.
-    prepare
-        ``prepare(train_rows)`` gives the features of *all* rows as the model takes them (first axis: rows), with every
-        scale, category and vocabulary fitted on ``train_rows`` alone, so that nothing of the test data leaks.
-        Images stay uint8 and become [0, 1] inside the model; text is int32 token ids, 0 = padding after the words,
-        1 = a word outside the vocabulary. The array may be a read-only view of a file. For text,
-        ``prepare`` is a :class:`~clustpsi.datasets.text.Texts`, which knows the vocabulary too.
+    rows
+        The rows as they were read.
+    features
+        What has to be learned from the training rows of all clients, so that rows become what the model takes; nothing
+        of the test data leaks into it.  Images stay uint8 and become [0, 1] inside the model; text is int32 token ids.
     model
         Name of the model that suits the data (the paper's, for the paper's data sets).
     official_test
@@ -99,25 +79,26 @@ class Dataset:
         Why ``model`` was chosen, one line to print.
     columns
         What each column was read as, for a table of the user's own.
-    source
-        The arrays that ``prepare`` makes the features of, for :attr:`content`.  Where there are none, the features of
-        all rows stand for them.
     """
 
     name: str
     labels: NDArray[np.int32]
     class_names: tuple[str, ...]
-    prepare: Prepare
+    rows: Rows
+    features: Features[Any, Any]
     model: str
     official_test: NDArray[np.int64] | None = None
     client_ids: ClientIds | None = None
     model_reason: str = ""
     columns: tuple[Column, ...] = ()
-    source: tuple[NDArray[Any], ...] = ()
 
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    def prepare(self, train_rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The features of all rows, with everything that has to be learned learned from ``train_rows``."""
+        return self.features.fit(self.features.summarize(self.rows.take(train_rows))).transform(self.rows)
 
     @cached_property
     def content(self) -> str:
@@ -127,7 +108,7 @@ class Dataset:
             "labels": (self.labels, np.array(self.class_names, dtype=object)),
             "clients": () if ids is None else (ids.codes, np.array(ids.names, dtype=object)),
             "official test": () if self.official_test is None else (self.official_test,),
-            "features": self.source or (self.prepare(np.arange(len(self.labels))),),
+            "features": self.rows.arrays,
         }
         return fingerprint(part for name, own in parts.items() for part in (np.array([name], dtype=object), *own))
 

@@ -19,6 +19,7 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.files import find, missing, read_bytes, reading
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import ArrayFeatures, ArrayRows
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
@@ -28,20 +29,15 @@ PIXELS = 32 * 32 * 3
 def load(folder: Path) -> Dataset:
     paths = _batches(folder)
     arrays = cached(folder, paths, 1, lambda: _parse(paths))
-    images = arrays["images"]
-
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return images
-
     return Dataset(
         "cifar10",
         np.asarray(arrays["labels"]),
         CLASSES,
-        prepare,
+        ArrayRows(arrays["images"]),
+        ArrayFeatures((32, 32, 3), "uint8"),
         model="cifar_cnn",
-        official_test=np.arange(int(arrays["train_size"][0]), len(images)),
+        official_test=np.arange(int(arrays["train_size"][0]), len(arrays["images"])),
         model_reason="the paper's model for CIFAR-10",
-        source=(images,),
     )
 
 

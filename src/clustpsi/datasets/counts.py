@@ -15,11 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from clustpsi import skew
-from clustpsi.datasets.columns import Numbers, is_id_name, read_column
-from clustpsi.datasets.files import NUMBER
 from clustpsi.datasets.labels import Name, Parts, assign_parts, read_clients, read_labels
 from clustpsi.datasets.table_files import read_table
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.features.columns import Numbers, is_id_name, read_column
+from clustpsi.features.written import NUMBER
 
 # What the columns and rows of tables of counts are called that are no classes and no clients.
 CLIENT_WORDS = frozenset(
@@ -77,6 +77,8 @@ def read_counts(
     index = frame.index
     frame, parts = assign_parts(frame, where, label=label, client=client, drop=drop)
     frame = frame.drop(columns=list(parts.drop))
+    if len(frame.columns) <= (parts.client is not None):
+        raise ClustPSIError(f"{where} has no column of counts")
     if parts.label is not None:
         read = _count_samples(frame, where, parts, drop_unlabelled, min_class)
     elif drop_unlabelled or min_class is not None:

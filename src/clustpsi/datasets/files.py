@@ -6,7 +6,6 @@ import io
 import lzma
 import os
 import pickle
-import re
 import stat
 import struct
 import warnings
@@ -23,11 +22,11 @@ import platformdirs
 
 from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, nearest
+from clustpsi.features.written import NUMBER
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 HEADER_BYTES = 1 << 20
 UNPACKED_FACTOR = 100
 UNPACKED_LEAST = 100_000_000

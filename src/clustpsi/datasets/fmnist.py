@@ -15,6 +15,7 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.files import find, missing, read_bytes
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import ArrayFeatures, ArrayRows
 
 CLASSES = (
     "T-shirt/top",
@@ -34,20 +35,15 @@ FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 def load(folder: Path) -> Dataset:
     paths = [find(folder, name) or _absent(folder, name) for name in FILES]
     arrays = cached(folder, paths, 1, lambda: _parse(*paths))
-    images = arrays["images"]
-
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return images
-
     return Dataset(
         "fmnist",
         np.asarray(arrays["labels"]),
         CLASSES,
-        prepare,
+        ArrayRows(arrays["images"]),
+        ArrayFeatures((28, 28, 1), "uint8"),
         model="fmnist_cnn",
-        official_test=np.arange(int(arrays["train_size"][0]), len(images)),
+        official_test=np.arange(int(arrays["train_size"][0]), len(arrays["images"])),
         model_reason="the paper's model for Fashion-MNIST",
-        source=(images,),
     )
 
 

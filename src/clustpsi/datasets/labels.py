@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clustpsi.datasets.columns import nested
 from clustpsi.datasets.files import check_header
 from clustpsi.errors import ClustPSIError
+from clustpsi.features.columns import nested
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +55,8 @@ def assign_parts(
     named = parts.columns
     if any(not each.strip() for each in named):
         raise ClustPSIError(f"{where}: the name of a column is empty: name one of its columns, or leave the option out")
+    if not len(table):
+        raise ClustPSIError(f"{where} has no rows")
     levels = [level for level in table.index.names if level is not None and str(level) in named]
     table = table.reset_index(level=levels) if levels else table
     table = table.reset_index(drop=True).set_axis([str(column) for column in table.columns], axis=1)
@@ -123,6 +125,8 @@ def read_labels(
     >>> labels.notes
     ("these, the labels: 2 classes with fewer than 2 samples are merged into 'other' (7, 8)",)
     """
+    if min_class is not None and min_class < 2:
+        raise ClustPSIError(f"--min-class must be a number at least 2, not {min_class}")
     codes, names = _coded(values, what, where)
     notes = []
     kept = np.flatnonzero(codes >= 0)

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.cache import Arrays, cached
 from clustpsi.datasets.files import check_header, find, missing, open_binary, reading
-from clustpsi.datasets.text import Texts, split_words
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import TextFeatures, TextRows
+from clustpsi.features.words import split_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,10 +44,10 @@ def load(folder: Path) -> Dataset:
         "sent140",
         np.asarray(arrays["labels"]),
         ("negative", "positive"),
-        Texts(arrays, length=LENGTH),
+        TextRows(arrays["ids"], arrays["starts"], arrays["words"], is_ranked=True),
+        TextFeatures(LENGTH),
         model="lstm",
         model_reason="the paper's model for Sent140",
-        source=(arrays["ids"], arrays["starts"], arrays["words"]),
     )
 
 

@@ -14,13 +14,12 @@ and roll become one column a category. Everything is fitted on the training rows
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.datasets.cache import Arrays, cached
-from clustpsi.datasets.encode import one_hot, standard_scale
 from clustpsi.datasets.files import check_header, csv_header, find, missing, read_csv
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import Kinds, TableFeatures, TableRows
 
 ANSWERS = (
     *("NumSpecies", "Count", "Standing", "Resting", "Moving", "Eating", "Interacting", "Babies"),
@@ -36,21 +35,23 @@ def load(folder: Path) -> Dataset:
     path = find(folder, "consensus_data.csv") or find(folder, "capture_events.csv")
     if path is None:
         raise missing(folder, "consensus_data.csv", "capture_events.csv")
-    arrays = cached(folder, [path], 2, lambda: _parse(path))
+    arrays = cached(folder, [path], 3, lambda: _parse(path))
 
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        places = [one_hot(codes, train_rows, MAX_CATEGORIES) for codes in np.asarray(arrays["places"]).T]
-        return np.hstack([standard_scale(arrays["answers"], train_rows), *places])
-
+    places = tuple(
+        Kinds(np.asarray(arrays["places"][:, i]), tuple(arrays[f"kinds_{i}"].tolist()), is_ranked=True)
+        for i in range(arrays["places"].shape[1])
+    )
     return Dataset(
         "serengeti",
         np.asarray(arrays["labels"]),
         tuple(arrays["classes"].tolist()),
-        prepare,
+        TableRows(arrays["answers"], places),
+        TableFeatures(
+            tuple(arrays["answer_names"].tolist()), tuple(arrays["place_names"].tolist()), most_kinds=MAX_CATEGORIES
+        ),
         model="mlp",
         client_ids=ClientIds.from_arrays(arrays) if "client_codes" in arrays else None,
         model_reason="the paper's model for Serengeti",
-        source=(arrays["answers"], arrays["places"]),
     )
 
 
@@ -85,11 +86,18 @@ def _parse(path: Path) -> Arrays:
             row = table.index[wrong.to_numpy()][0]
             raise ClustPSIError(f"{path}, column {name}, row {row + 1}: {table[name][row]!r} is not a finite number")
         numbers[:, index] = column.to_numpy()
-    codes = [pd.factorize(table[name])[0].astype(np.int32) for name in places]
+    codes, kinds = [], []
+    for name in places:
+        numbered, different = pd.factorize(table[name])
+        codes.append(numbered.astype(np.int32))
+        kinds.append(np.array(different, dtype=np.str_))
     arrays: Arrays = {
         "labels": labels.astype(np.int32),
         "classes": classes,
         "answers": numbers,
+        "answer_names": np.array(answers, dtype=np.str_),
+        "place_names": np.array(places, dtype=np.str_),
+        **{f"kinds_{i}": each for i, each in enumerate(kinds)},
         "places": np.column_stack(codes) if codes else np.empty((len(table), 0), np.int32),
     }
     site = next((name for name in ("Site", "SiteID") if name in places), None)

@@ -5,7 +5,7 @@ UTF-8 or UTF-16 with a byte order mark; quoted cells), JSON lines, Parquet with 
 all of them packed as gz, bz2, xz or as the only member of a zip. A file's content decides how it is packed; the name
 decides what it is where it says so (``adult.parquet.brotli``, ``adult.pq``), else the content, else it is CSV.
 
-What the columns mean is decided in :mod:`clustpsi.datasets.columns`.
+What the columns mean is decided in :mod:`clustpsi.features.columns`.
 """
 
 import bz2
@@ -76,10 +76,6 @@ def read_table(path: Path, *, sep: str | None = None, no_header: bool = False) -
         raise ClustPSIError(f"{option} is for CSV files, and {path} is not one: leave it out")
     else:
         frame = _read_json(path) if kind == "json" else _read_arrow(path, kind)
-    if not len(frame.columns):
-        raise ClustPSIError(f"{path} has no columns")
-    if frame.empty:
-        raise ClustPSIError(f"{path} has no rows")
     return frame
 
 
@@ -255,9 +251,10 @@ def _read_arrow(path: Path, kind: str) -> "pd.DataFrame":
         with pa.OSFile(str(path)) if is_plain else pa.BufferReader(file.read()) as source:
             try:
                 table = _arrow_table(source, kind)
+                table.validate(full=True)  # a damaged file may point anywhere in memory
                 check_header(path, table.column_names)
                 frame: pd.DataFrame = _plain(table).to_pandas(date_as_object=False)
-            except (pa.ArrowException, KeyError) as error:  # not all of them are a ValueError
+            except (pa.ArrowException, KeyError, TypeError) as error:  # the last two from damaged metadata
                 raise ClustPSIError(f"{path} cannot be read as {title}: {first_line(error)}") from error
     return frame
 

@@ -11,6 +11,7 @@ Models: text takes ``embedding_mlp``; grey images ``fmnist_cnn``, colour images 
 
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from warnings import warn
@@ -18,14 +19,23 @@ from warnings import warn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clustpsi.datasets.base import ClientIds, Column, Dataset, Prepare
-from clustpsi.datasets.columns import Categories, Numbers, Omitted, read_column
-from clustpsi.datasets.encode import one_hot, standard_scale
+from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.datasets.files import check_file, check_header, reading, too_large, unpacked_limit
 from clustpsi.datasets.labels import Labels, Name, Parts, assign_parts, read_clients, read_labels
 from clustpsi.datasets.table_files import NEEDED, kind_of, read_table
-from clustpsi.datasets.text import Texts, split_words
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.features import (
+    ArrayFeatures,
+    ArrayRows,
+    Features,
+    Kinds,
+    Rows,
+    TableFeatures,
+    TableRows,
+    TextFeatures,
+    TextRows,
+)
+from clustpsi.features.columns import Categories, Column, Numbers, Omitted, read_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +45,19 @@ MAX_CLASSES = 1_000
 SMALL_TABLE = 2_000
 LENGTH = 100
 TOLD = 5  # omitted columns that are told of one by one
+
+
+@dataclass(frozen=True)
+class Made:
+    """Rows, what is to be learned of them, and the model that suits them."""
+
+    rows: Rows
+    features: Features[Any, Any]
+    model: str
+    reason: str
+
+    def dataset(self, name: str, labels: NDArray[np.int32], classes: tuple[str, ...], **more: Any) -> Dataset:
+        return Dataset(name, labels, classes, self.rows, self.features, self.model, model_reason=self.reason, **more)
 
 
 def from_table(
@@ -124,7 +147,10 @@ def from_arrays(
     >>> dataset.model, dataset.prepare(np.arange(4)).shape
     ('fmnist_cnn', (4, 28, 28, 1))
     """
-    values = np.asarray(features)
+    try:
+        values = np.asarray(features)
+    except ValueError:
+        raise ClustPSIError(f"{name} has rows of features of different lengths: all must have the same") from None
     if values.ndim == 0:
         raise ClustPSIError(f"{name} has a single value for features: one row of them per label is needed")
     rows = len(values)
@@ -134,7 +160,7 @@ def from_arrays(
         raise ClustPSIError(f"{name} has {rows} rows of features but {given} labels")
     _check_classes(found, "the labels", name)
     for note in found.notes:
-        _note(note)
+        warn(note, ClustPSIWarning, stacklevel=2)
     client_ids = None
     if clients is not None:
         codes, names = read_clients(clients, "the clients", name)
@@ -145,18 +171,18 @@ def from_arrays(
     if values.ndim > 1 and 0 in values.shape[1:]:
         raise ClustPSIError(f"{name} has features of shape {values.shape}: every row is empty")
     if values.ndim == 1 and values.dtype.kind in "UTO":
-        prepare, model, reason = _text(values.tolist())
+        made = _text(values.tolist())
     elif values.ndim == 2 and values.dtype.kind in "biuf":
         _refuse_infinite(values, [f"feature {index}" for index in range(values.shape[1])], found.kept, name)
-        prepare, model, reason = _numbers(values, [], len(values))
+        made = _numbers(values, [str(index) for index in range(values.shape[1])], [], ...)
     elif values.ndim in (3, 4):
-        prepare, model, reason = _images(values, name)
+        made = _images(values, name)
     else:
         raise ClustPSIError(
             f"{name} has features of shape {values.shape} and type {values.dtype}: numbers (rows, columns), "
             "images (rows, height, width[, channels]) or texts (rows,) are needed"
         )
-    return Dataset(name, found.codes, found.names, prepare, model, client_ids=client_ids, model_reason=reason)
+    return made.dataset(name, found.codes, found.names, client_ids=client_ids)
 
 
 def _from_npz(path: Path, name: str, label: str, client: str | None, options: dict[str, Any]) -> Dataset:
@@ -185,8 +211,7 @@ def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, opti
     what = f"column {parts.label!r}"
     labels = read_labels(frame[parts.label], what, where, **options)
     _check_classes(labels, what, where)
-    for note in labels.notes:
-        _note(note)
+    notes = [*labels.notes]
     rows = labels.kept
     of_label = Column(parts.label, "label", f"{len(labels.names)} classes")
     columns = {parts.label: of_label} | {each: Column(each, "dropped") for each in parts.drop}
@@ -198,23 +223,24 @@ def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, opti
     if parts.text:
         columns |= {each: Column(each, "text") for each in parts.text} | {each: Column(each, "unused") for each in rest}
         texts = frame[list(parts.text)].iloc[rows].astype(object).fillna("").astype(str).agg(" ".join, axis=1)
-        prepare, model, reason = _text(texts.tolist())
-        reason += f"; {len(rest)} other columns are not used" if rest else ""
+        made = _text(texts.tolist())
+        if rest:
+            made = replace(made, reason=f"{made.reason}; {len(rest)} other columns are not used")
     else:
         typed = {each: read_column(frame[each], each, is_first=each == frame.columns[0]) for each in rest}
         columns |= {each: column.column for each, column in typed.items()}
-        _note_omitted(where, [column for column in typed.values() if isinstance(column, Omitted)])
+        notes += _told(where, [column for column in typed.values() if isinstance(column, Omitted)])
         numbers = [column for column in typed.values() if isinstance(column, Numbers)]
-        categories = [column.codes[rows] for column in typed.values() if isinstance(column, Categories)]
+        categories = [column for column in typed.values() if isinstance(column, Categories)]
         if not numbers and not categories:
             raise ClustPSIError(f"{where} has no feature column besides {', '.join(map(repr, parts.columns))}")
         values = np.column_stack([np.empty((len(rows), 0)), *(column.values[rows] for column in numbers)])
         _refuse_infinite(values, [f"column {column.column.name!r}" for column in numbers], rows, where)
-        prepare, model, reason = _numbers(values, categories, len(rows))
+        made = _numbers(values, [column.column.name for column in numbers], categories, rows)
+    for note in notes:
+        warn(note, ClustPSIWarning, stacklevel=3)
     described = tuple(columns[each] for each in frame.columns)
-    return Dataset(
-        name, labels.codes, labels.names, prepare, model, client_ids=client_ids, model_reason=reason, columns=described
-    )
+    return made.dataset(name, labels.codes, labels.names, client_ids=client_ids, columns=described)
 
 
 def _check_classes(labels: Labels, what: str, where: str) -> None:
@@ -237,16 +263,14 @@ def _check_classes(labels: Labels, what: str, where: str) -> None:
         )
 
 
-def _note_omitted(where: str, omitted: Sequence[Omitted]) -> None:
-    if omitted:
-        told = [f"{each.column.name!r} ({each.column.kind}: {each.column.detail})" for each in omitted[:TOLD]]
-        more = [f"and {len(omitted) - TOLD:,} more"] if len(omitted) > TOLD else []
-        hint = "; what is text, name with --text (text= in Python)" if any(each.may_be_text for each in omitted) else ""
-        _note(f"{where}: {'column' if len(omitted) == 1 else 'columns'} omitted: {', '.join(told + more)}{hint}")
-
-
-def _note(message: str) -> None:
-    warn(message, ClustPSIWarning, stacklevel=4)
+def _told(where: str, omitted: Sequence[Omitted]) -> list[str]:
+    """A note about omitted columns, if there are any."""
+    if not omitted:
+        return []
+    shown = [f"{each.column.name!r} ({each.column.kind}: {each.column.detail})" for each in omitted[:TOLD]]
+    shown += [f"and {len(omitted) - TOLD:,} more"] if len(omitted) > TOLD else []
+    hint = "; what is text, name with --text (text= in Python)" if any(each.may_be_text for each in omitted) else ""
+    return [f"{where}: {'column' if len(omitted) == 1 else 'columns'} omitted: {', '.join(shown)}{hint}"]
 
 
 def _refuse_infinite(values: NDArray[Any], columns: Sequence[str], rows: NDArray[np.int64], where: str) -> None:
@@ -256,35 +280,28 @@ def _refuse_infinite(values: NDArray[Any], columns: Sequence[str], rows: NDArray
         raise ClustPSIError(f"{where}, {columns[indices[0]]} is infinite in row {row}: leave the cell empty")
 
 
-def _numbers(numbers: NDArray[Any], categories: list[NDArray[np.int32]], rows: int) -> tuple[Prepare, str, str]:
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        absent = np.isnan(numbers)
-        marks = absent[:, absent[train_rows].any(axis=0)].astype(np.float32)
-        hot = [one_hot(codes, train_rows, MAX_CATEGORIES) for codes in categories]
-        return np.hstack([standard_scale(numbers, train_rows), marks, *hot])
-
-    kinds = f"{numbers.shape[1]} numeric and {len(categories)} categorical columns"
-    if rows < SMALL_TABLE:
-        return prepare, "logistic", f"{kinds}, fewer than {SMALL_TABLE:,} rows"
-    return prepare, "mlp", kinds
-
-
-def _text(texts: list[str]) -> tuple[Prepare, str, str]:
-    import pyarrow as pa
-
-    split = split_words([pa.array(texts, pa.large_string())])
-    return Texts(split, length=LENGTH), "embedding_mlp", "text"
+def _numbers(numbers: NDArray[Any], names: Sequence[str], categories: Sequence[Categories], kept: Any) -> Made:
+    """Features of typed columns."""
+    kinds = tuple(Kinds(each.codes[kept], each.kinds) for each in categories)
+    features = TableFeatures(
+        tuple(names), tuple(each.column.name for each in categories), marks_gaps=True, most_kinds=MAX_CATEGORIES
+    )
+    reason = f"{len(names)} numeric and {len(kinds)} categorical columns"
+    if len(numbers) < SMALL_TABLE:
+        return Made(TableRows(numbers, kinds), features, "logistic", f"{reason}, fewer than {SMALL_TABLE:,} rows")
+    return Made(TableRows(numbers, kinds), features, "mlp", reason)
 
 
-def _images(values: NDArray[Any], where: str) -> tuple[Prepare, str, str]:
+def _text(texts: list[str]) -> Made:
+    return Made(TextRows.of(texts), TextFeatures(LENGTH), "embedding_mlp", "text")
+
+
+def _images(values: NDArray[Any], where: str) -> Made:
     images = values[..., None] if values.ndim == 3 else values
     channels = images.shape[3]
     if images.dtype != np.uint8 or channels not in (1, 3):
         raise ClustPSIError(
             f"{where} has images of type {images.dtype} with {channels} channels: uint8 with 1 or 3 is needed"
         )
-
-    def prepare(train_rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return images
-
-    return prepare, *(("fmnist_cnn", "grey images") if channels == 1 else ("cifar_cnn", "colour images"))
+    model, reason = ("fmnist_cnn", "grey images") if channels == 1 else ("cifar_cnn", "colour images")
+    return Made(ArrayRows(images), ArrayFeatures(images.shape[1:], "uint8"), model, reason)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.datasets.files import open_binary, reading
-from clustpsi.datasets.text import FIRST_WORD
 from clustpsi.errors import ClustPSIError
+from clustpsi.features.text import FIRST_WORD
 
 
 class WordVectors:

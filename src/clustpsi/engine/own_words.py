@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.datasets.text import PADDING
 from clustpsi.engine.network import Network, network_for
 from clustpsi.engine.sizes import round_up
+from clustpsi.features.text import PADDING
 
 Vector = NDArray[np.float32]
 

@@ -360,7 +360,7 @@ class Simulator:
         sizes = self.federation.test_sizes[order.clients]
         by_model = np.argsort(of_client, kind="stable")
         rows = np.concatenate([self._test_rows[client] for client in order.clients[by_model]])
-        owner, labels = np.repeat(by_model, sizes[by_model]), self._label_of_row[rows]
+        owner, labels = np.repeat(by_model, sizes[by_model]), self._label_of_row.take(rows)
         ends = np.cumsum(np.bincount(of_client, sizes, minlength=len(models)).astype(np.int64))
         predicted, losses = self._score(models, ends, rows, owner, log_prior)
         if log_prior is not None:

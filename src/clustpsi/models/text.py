@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from clustpsi.datasets.text import FIRST_WORD, PADDING, VOCABULARY
 from clustpsi.datasets.word_vectors import WordVectors
 from clustpsi.errors import ClustPSIError
+from clustpsi.features.text import FIRST_WORD, PADDING, VOCABULARY
 from clustpsi.models.layers import Dense, Dropout, Embed
 
 EMBEDDING = 50

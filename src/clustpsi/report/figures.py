@@ -14,6 +14,7 @@ import pandas as pd
 
 from clustpsi import skew
 from clustpsi.clustering import PSIClustering
+from clustpsi.config import Config
 from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
 from clustpsi.experiments.study import draw_counts
@@ -38,13 +39,14 @@ MOST_NAMES = 30  # of classes beside a panel
 
 @dataclass(frozen=True)
 class Request:
-    """What a figure is to show; None stands for the figure's own default."""
+    """What a figure is to show; None stands for the figure's own default.
+
+    ``reading`` is how a file of the user's own is read, as in :attr:`clustpsi.Config.reading`.
+    """
 
     dataset: str | None = None
     data_dir: Path | None = None
-    label: str | None = None
-    client: str | None = None
-    text: tuple[str, ...] | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
     num_clients: tuple[int, ...] | None = None
     alphas: tuple[float, ...] | None = None
     similarities: tuple[float, ...] | None = None
@@ -55,9 +57,17 @@ class Request:
     study: Path | None = None
 
     def load(self) -> Dataset:
-        return load_dataset(
-            self.dataset or "digits", data_dir=self.data_dir, label=self.label, client=self.client, text=self.text or ()
-        )
+        return load_dataset(self.dataset or "digits", data_dir=self.data_dir, **self.reading)
+
+    def given(self) -> set[str]:
+        """What was asked for, by the names of the command line's options."""
+        names = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "reading"}
+        return {key for key, value in {**names, **self.reading}.items() if value not in (None, False, (), {})}
+
+    @property
+    def natural(self) -> bool:
+        """Whether the data's own clients are asked for."""
+        return self.reading.get("client") is not None
 
     @property
     def store(self) -> Path:
@@ -97,19 +107,16 @@ def check_request(name: str, request: Request, output: Path | None = None) -> No
     if name not in FIGURES:
         raise unknown_name("figure", name, FIGURES)
     kind = FIGURES[name]
-    given = [each.name for each in fields(request) if getattr(request, each.name) not in (None, {}, ())]
-    for option in given:
-        if option not in (*kind.takes, "data_dir"):
-            takes = ", ".join(map(_flag, kind.takes))
+    for option in sorted(request.given() - {*kind.takes, "data_dir"}):
+        takes = ", ".join(map(_flag, kind.takes))
+        raise ClustPSIError(
+            f"the figure {name} is made from {kind.needs} and has no use for {_flag(option)}: it takes {takes}"
+        )
+    if request.natural:
+        for option in sorted(request.given() & {"num_clients", "alphas", "similarities"}):
             raise ClustPSIError(
-                f"the figure {name} is made from {kind.needs} and has no use for {_flag(option)}: it takes {takes}"
+                f"--client shows the data's own clients, and {_flag(option)} is about others: give one of them"
             )
-    if request.client is not None:
-        for option in ("num_clients", "alphas", "similarities"):
-            if option in given:
-                raise ClustPSIError(
-                    f"--client shows the data's own clients, and {_flag(option)} is about others: give one of them"
-                )
     if output is not None:
         style.check_format(output)
         inputs = [Path(source).expanduser() for source in (request.dataset, request.runs) if source is not None]
@@ -289,7 +296,7 @@ def _partition(request: Request) -> Drawing:
     dataset = request.load()
     num_clients, seed = (request.num_clients or (20,))[0], (request.seeds or SEEDS)[0]
     levels: list[Level] = [("natural", None)]
-    if request.client is None:
+    if not request.natural:
         levels = [
             (how, each)
             for how, one in (("dirichlet", 0.3), ("similarity", 0.0))
@@ -298,7 +305,7 @@ def _partition(request: Request) -> Drawing:
     rows, notes, shown = [], [], []
     for protocol, level in levels:
         try:
-            federation = build_federation(dataset, protocol, level, None if request.client else num_clients, seed)
+            federation = build_federation(dataset, protocol, level, None if request.natural else num_clients, seed)
         except InfeasiblePartition:
             assert level is not None
             notes.append(_infeasible(protocol, level, num_clients))
@@ -310,7 +317,7 @@ def _partition(request: Request) -> Drawing:
             rows.append({**where, **of, "samples": samples})
     data = _table(rows, dataset)
     classes = [style.plain(name) for name in dataset.class_names]
-    names, are_upright = ([], False) if request.client is None else _client_names(shown[0][2].client_names)
+    names, are_upright = ([], False) if not request.natural else _client_names(shown[0][2].client_names)
     height = 2 + 0.15 * min(max(len(classes), 6), MOST_NAMES) + (0.06 * max(map(len, names)) if are_upright else 0)
     figure, panels = _panels(len(shown), height=height, rows=2, ratios=(1, 3))
     for i, (protocol, level, federation) in enumerate(shown):
@@ -710,7 +717,8 @@ def _table(rows: list[dict[str, Any]], dataset: Dataset) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-DATA = ("dataset", "label", "text", "num_clients", "seeds")
+READING = tuple(Config().reading)
+DATA = ("dataset", *(option for option in READING if option != "client"), "num_clients", "seeds")
 RUNS = ("runs", "where", "dataset", "num_clients", "seeds")
 
 

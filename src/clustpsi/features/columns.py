@@ -1,7 +1,7 @@
 """What the columns of a table are: numbers, dates, categories, identifiers.
 
 Reading ends here: a typed column has a number or a category for every row, and a description of what it was read as.
-How models take them is decided in :mod:`clustpsi.datasets.tables`.
+How models take them is decided in :mod:`clustpsi.features.table`.
 """
 
 import datetime
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.datasets import written
-from clustpsi.datasets.base import Column
+from clustpsi.errors import ClustPSIError
+from clustpsi.features import written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +42,26 @@ NESTED: dict[str, tuple[type, ...]] = {
     "objects": (dict,),
     "bytes": (bytes, bytearray, memoryview),
 }
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column of a table was read as.
+
+    Attributes
+    ----------
+    name
+        Of the column.
+    kind
+        label, client, text, number, date, category or constant; identifier, unsupported, dropped or unused, for columns
+        that are no features.
+    detail
+        A few words more: how many gaps, kinds, classes.
+    """
+
+    name: str
+    kind: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +128,26 @@ def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) 
     if types.is_object_dtype(dtype) and (typed := _read_objects(values, name)) is not None:
         return typed
     return _read_texts(values, name, is_declared=str(dtype) == "category")
+
+
+def numbers_of(values: "pd.Series[Any]", name: str, where: str) -> NDArray[np.float64]:
+    """A column that must hold numbers or dates, as in the table whose column of that name did."""
+    typed = read_column(values, "", is_first=False)
+    if isinstance(typed, Categories) and not typed.kinds:
+        return np.full(len(values), np.nan)
+    if not isinstance(typed, Numbers):
+        raise ClustPSIError(f"{where}, column {name!r} must hold numbers, but it was read as {typed.column.kind}")
+    if np.isinf(typed.values).any():
+        raise ClustPSIError(f"{where}, column {name!r} is infinite in a row: leave the cell empty")
+    return typed.values
+
+
+def kinds_of(values: "pd.Series[Any]") -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """A column of categories: the number of each row's kind, -1 for none, and the kinds."""
+    import pandas as pd
+
+    codes, kinds = pd.factorize(values.astype(str).where(values.notna()))
+    return codes.astype(np.int32), tuple(map(str, kinds.tolist()))
 
 
 def nested(values: "pd.Series[Any]") -> str | None:

@@ -1,0 +1,92 @@
+"""Quantiles of numbers that lie in many places: counts of values, or of narrow ranges where there are too many.
+
+Counts add up, so the result does not depend on the order in which parts come together.  Up to `MOST_VALUES` different
+values quantiles are exact; beyond, each value counts as the middle of a range that is 2**-12 of its size wide, so a
+quantile is off by at most 0.013 %.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+MOST_VALUES = 4096
+KEPT_BITS = 12  # of the 52 behind the point of a mantissa
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How often each of some numbers occurs.
+
+    Attributes
+    ----------
+    values
+        Different numbers, ascending.
+    counts
+        How often each occurs.
+    is_exact
+        Whether the values are the numbers themselves, and not the middles of their ranges.
+    """
+
+    values: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    is_exact: bool = True
+
+    @classmethod
+    def of(cls, numbers: NDArray[Any]) -> "Counts":
+        """Count finite numbers."""
+        values, counts = np.unique(np.asarray(numbers, np.float64), return_counts=True)
+        return cls(values, counts).bounded()
+
+    def bounded(self) -> "Counts":
+        return self if not self.is_exact or len(self.values) <= MOST_VALUES else self.rounded()
+
+    def rounded(self) -> "Counts":
+        """The same counts over ranges."""
+        return self if not self.is_exact else _added(_middles(self.values), self.counts, is_exact=False)
+
+    def merge(self, other: "Counts") -> "Counts":
+        """The counts of both together."""
+        is_exact = self.is_exact and other.is_exact
+        parts = (self, other) if is_exact else (self.rounded(), other.rounded())
+        values = np.concatenate([part.values for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        return _added(values, counts, is_exact=is_exact).bounded()
+
+    def quantiles(self, shares: ArrayLike) -> NDArray[np.float64]:
+        """Quantiles by linear interpolation between neighbours, as NumPy's.
+
+        >>> Counts.of(np.array([1.0, 2.0, 3.0, 10.0])).quantiles([0.25, 0.5, 0.75]).tolist()
+        [1.75, 2.5, 4.75]
+        """
+        ends = np.cumsum(self.counts)
+        at = np.asarray(shares, np.float64) * (ends[-1] - 1)
+        below = np.floor(at)
+        low, high = (
+            self.values[np.searchsorted(ends, place, side="right").clip(max=len(ends) - 1)]
+            for place in (below, below + 1)
+        )
+        gap, part = high - low, at - below
+        found: NDArray[np.float64] = np.where(part < 0.5, low + gap * part, high - gap * (1 - part))  # as NumPy rounds
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"values": self.values.tolist(), "counts": self.counts.tolist(), "exact": self.is_exact}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Counts":
+        return cls(np.array(values["values"], np.float64), np.array(values["counts"], np.int64), bool(values["exact"]))
+
+
+def _added(values: NDArray[np.float64], counts: NDArray[np.int64], *, is_exact: bool) -> Counts:
+    different, place = np.unique(values, return_inverse=True)
+    return Counts(different, np.bincount(place, counts, len(different)).astype(np.int64), is_exact)
+
+
+def _middles(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every number's range by its middle; a middle is its own."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    lost = 52 - KEPT_BITS
+    return np.where(values == 0, 0.0, ((bits >> lost << lost) | 1 << lost - 1).view(np.float64))

@@ -1,0 +1,43 @@
+"""Pages whose links lead somewhere, and notebooks that run."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+NOTEBOOKS = ROOT / "docs" / "notebooks"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s:#]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["skew", "compare"])
+def test_notebooks_are_kept_without_outputs(name: str) -> None:
+    code = [cell for cell in nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells if cell.cell_type == "code"]
+    assert [cell.source for cell in code if cell.outputs or cell.execution_count is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("skew", ["[A1, A2, A3]", "[B1, B2, B3]", "[C1, C2, C3]", "array([1])", "image/png"]),
+        ("compare", ["last_worst10", "clust_psi_pfl", "hospital 6"]),
+    ],
+)
+def test_notebooks_run_and_show_what_their_text_says(name: str, shown: list[str]) -> None:
+    spec = importlib.util.spec_from_file_location("execution", ROOT / "docs" / "building" / "execution.py")
+    assert spec is not None and spec.loader is not None
+    execution = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(execution)
+    notebook = execution.executed(NOTEBOOKS / f"{name}.ipynb")
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert [output.text for output in outputs if output.get("name") == "stderr"] == []  # no warning for the reader
+    for text in shown:
+        assert text in str(outputs)

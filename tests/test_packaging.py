@@ -1,0 +1,107 @@
+"""What people install: the wheel, the source distribution, and what they say about themselves."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import clustpsi
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
+
+
+class Distributions(NamedTuple):
+    wheel: Path
+    source: Path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """Both distributions, built from a copy: a build leaves files beside the sources, which other tests use."""
+    folder = tmp_path_factory.mktemp("packaging")
+    made_here = shutil.ignore_patterns(
+        ".git", ".venv*", "build", "dist", "runs", "*.egg-info", ".*_cache", ".hypothesis"
+    )
+    shutil.copytree(ROOT, folder / "copy", ignore=made_here)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(folder / "copy")]
+    subprocess.run(command, check=True, capture_output=True)
+    return Distributions(*folder.glob("*.whl"), *folder.glob("*.tar.gz"))
+
+
+def test_wheel_has_the_whole_package_and_nothing_else(built: Distributions) -> None:
+    names = {name for name in zipfile.ZipFile(built.wheel).namelist() if ".dist-info/" not in name}
+    source = ROOT / "src"
+    expected = {
+        path.relative_to(source).as_posix()
+        for kind in ("*.py", "*.csv", "py.typed")
+        for path in (source / "clustpsi").rglob(kind)
+    }
+    assert {"clustpsi/py.typed", "clustpsi/report/paper/__init__.py"} < expected
+    assert any(name.endswith(".csv") for name in expected)
+    assert names == expected
+
+
+def test_source_distribution_has_what_a_developer_needs(built: Distributions) -> None:
+    with tarfile.open(built.source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for folder in (".ci", "benchmarks", "docs", "examples", "src/clustpsi", "tests"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and not re.search(r"__pycache__|\.egg-info|\.ipynb_checkpoints", str(path)):
+                assert path.relative_to(ROOT).as_posix() in names
+    at_the_top = {"LICENSE", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "Makefile", "mkdocs.yml"}
+    assert at_the_top | {"constraints.txt", "pyproject.toml"} <= names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_installed_wheel_runs(built: Distributions, tmp_path: Path) -> None:
+    target = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
+    subprocess.run([*pip, str(built.wheel)], check=True)
+    where_it_is = {**os.environ, "PYTHONPATH": str(target)}
+
+    def printed(*command: str) -> str:
+        return subprocess.run(
+            command, env=where_it_is, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    facts = "import clustpsi; print(clustpsi.__version__, clustpsi.__file__)"
+    assert printed(sys.executable, "-c", facts) == f"{VERSION} {target / 'clustpsi' / '__init__.py'}"
+    assert "clustpsi" in printed(str(target / "bin" / "clustpsi"), "--help")
+
+
+def test_all_places_name_the_same_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    released = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released is not None
+    assert clustpsi.__version__ == importlib.metadata.version("clustpsi")
+    assert VERSION == str(citation["version"]) == released[1]
+
+
+def test_version_is_looked_up_only_when_asked_for() -> None:
+    script = "import sys, clustpsi; print('importlib.metadata' in sys.modules)"
+    light = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert light.stdout.strip() == "False"
+
+
+def test_one_version_of_everything_serves_all_extras() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pins = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    assert list(pins) == sorted(pins) and len(pins) == len(lines)
+    extras = {**PROJECT["optional-dependencies"], "": PROJECT["dependencies"]}
+    del extras["benchmark"]  # PyTorch, which is only measured against, names its version itself
+    for needed in (Requirement(text) for texts in extras.values() for text in texts):
+        assert pins[canonicalize_name(needed.name)] in needed.specifier, needed
