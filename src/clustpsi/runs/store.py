@@ -30,13 +30,13 @@ import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
 from clustpsi import skew
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores
 from clustpsi.files import is_unfinished, make_folder, write_atomically, writing
-from clustpsi.history import COSTS, SCORES, History
 from clustpsi.methods.base import State
 from clustpsi.orders import Deployment, Model
+from clustpsi.runs.config import Config
+from clustpsi.runs.history import COSTS, SCORES, History
 
 # Of the files that a run writes; whatever else lies in its folder is somebody else's.
 SUFFIXES = (".json", ".csv", ".parquet", ".npz", ".txt")
