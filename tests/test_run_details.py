@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.orders import LabelCounts, Order, Train
 from clustpsi.runs.cell import Cell, open_cell, open_federation
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import Progress, run
+from clustpsi.runs.sources import identified
 from clustpsi.runs.store import RunFolder, Store, load_arrays
 from clustpsi.streams import Stream, generator
 
-TINY = Config(num_clients=6, comm_rounds=4, local_epochs=1, seed=3).checked()
+TINY = identified(Config(num_clients=6, comm_rounds=4, local_epochs=1, seed=3).checked(), load_dataset("digits"))
 run_module: Any = importlib.import_module("clustpsi.runs.run")
 
 
@@ -73,7 +75,7 @@ def test_clients_are_drawn_anew_every_round_from_the_seeds_own_stream(
 
     monkeypatch.setattr(cell.server, "serve", watched)
     run(TINY, Store(tmp_path), cell=cell)
-    assert [t for t, _ in asked] == [1, 2, 3, 4]
+    assert [t for t, order in asked if isinstance(order, Train)] == [1, 2, 3, 4]
     drawn = [order.clients.tolist() for _, order in asked if isinstance(order, Train)]
     assert drawn == [sorted(generator(3, Stream.SAMPLING, t).choice(6, 3, replace=False)) for t in (1, 2, 3, 4)]
     assert len({tuple(clients) for clients in drawn}) > 1
@@ -83,7 +85,7 @@ def test_validation_rows_are_drawn_with_the_runs_seed(cell: Cell) -> None:
     federation, held = cell.server.federation, {}
     for seed in (3, 4):
         config = replace(TINY, validation=True, seed=seed)
-        held[seed] = open_federation(federation, config).federation.test
+        held[seed] = open_federation(federation, config).server.federation.test
         expected = federation.for_validation(seed).test
         assert all(np.array_equal(ours, theirs) for ours, theirs in zip(held[seed], expected, strict=True))
     assert any(set(one) != set(other) for one, other in zip(held[3], held[4], strict=True))
