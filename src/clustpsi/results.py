@@ -39,7 +39,7 @@ from clustpsi.methods.base import State
 from clustpsi.methods.orders import Deployment, Model
 
 # Of the files that a run writes; whatever else lies in its folder is somebody else's.
-SUFFIXES = (".json", ".csv", ".parquet", ".npz")
+SUFFIXES = (".json", ".csv", ".parquet", ".npz", ".txt")
 
 
 class RunLocked(ClustPSIError):
