@@ -378,7 +378,7 @@ def test_rows_without_a_label_are_omitted_on_request(birds: pd.DataFrame) -> Non
     np.testing.assert_array_equal(dataset.prepare(np.arange(3)), kept.prepare(np.arange(3)))
     for column, value in (("site", None), ("wing", np.inf)):
         broken = unlabelled.assign(**{column: [*unlabelled[column][:5], value]})
-        with pytest.warns(ClustPSIWarning), pytest.raises(ClustPSIError, match=f"'{column}' is .* in row 6"):
+        with pytest.raises(ClustPSIError, match=f"'{column}' is .* in row 6"):
             from_table(broken, label="species", client="site", drop_unlabelled=True)
 
 

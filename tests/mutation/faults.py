@@ -553,7 +553,8 @@ faults(
     ("grid-truncates-numbers", "if plain(value) == float(value):", "if True:"),
     ("grid-partitions-added", "if any(key in _PARTITIONS for key in new):", "if False:"),
     ("grid-infeasible-cells-run", "not in INFEASIBLE", "is not INFEASIBLE"),
-    ("grid-text-columns-split", 'and key != "text":', ":"),
+    ("grid-columns-split", 'and key not in ("text", "drop", "sep"):', ":"),
+    ("grid-natural-clients-numbered", 'settings["num_clients"] = level = None', "pass"),
     ("grid-both-ways", 'if {"partitioner", "non_iid_param"} & set(values):', "if False:"),
 )
 
@@ -884,4 +885,77 @@ faults(
         "cell = cells[worker] if cells.get(worker) in self._pending else next(free, fullest)",
         "cell = next(free, fullest)",
     ),
+)
+
+# ------------------------------------------------------------------------------------------- tables of the user's own
+
+faults(
+    "datasets/table_files.py",
+    "tests/test_table_files.py",
+    ("table-files-commas-only", "for candidate in SEPARATORS:", "for candidate in SEPARATORS[:1]:"),
+    ("table-files-fewest-cells", "if (fitting, width) > best:", "if (fitting, -width) > best:"),
+    ("table-files-decimal-comma-everywhere", 'sep != "," and commas and not any(', "commas and any("),
+    ("table-files-no-decimal-comma", 'decimal="," if _has_decimal_commas(sep, records[1:]) else "."', 'decimal="."'),
+    ("table-files-spaces-kept", "skipinitialspace=True,\n                low", "low"),
+    ("table-files-arrow-unchecked", "table.validate(full=True)", "table.validate()"),
+    (
+        "table-files-zip-of-any-size",
+        "if inside[0].file_size > limit:",
+        "if False:",
+        "unpacking finds it as well, later",
+    ),
+    ("table-files-traps-parsed", "while isinstance(file.raw, Bounded) and file.read(PIECE):", "while False:"),
+    ("table-files-clutter-counts", "and not _is_clutter(each.filename)", ""),
+)
+faults(
+    "datasets/files.py",
+    "tests/test_table_files.py tests/test_datasets_download.py",
+    ("files-unpacked-without-bound", "if self._left < 0:", "if False:"),
+    ("files-header-twice-accepted", "count > 1]", "count > 9]"),
+)
+faults(
+    "datasets/labels.py",
+    "tests/test_tables.py tests/test_diagnose.py",
+    ("labels-blank-is-a-label", "if (name := str(found[place])).strip():", "if name := str(found[place]):"),
+    ("labels-sorted-as-texts", "key=found.__getitem__)", "key=lambda place: str(found[place]))"),
+    (
+        "labels-rows-counted-without-the-omitted",
+        'getattr(values, "index", np.arange(len(codes)))',
+        "np.arange(len(codes))",
+    ),
+    ("labels-rare-is-at-most", "minlength=len(names)) < least", "minlength=len(names)) <= least"),
+    ("labels-same-column-twice", "if len(set(named)) < len(named):", "if False:"),
+)
+faults(
+    "datasets/counts.py",
+    "tests/test_diagnose.py",
+    ("counts-clients-twice", "if repeated.any():", "if False:"),
+    ("counts-ascending-is-not-enough", "(ascending and len(numbers) >= MANY)", "False"),
+    ("counts-always-clients", "(ascending and len(numbers) >= MANY)", "True"),
+    ("counts-by-name-only", "if called or np.count_nonzero(sums) >= MANY:", "if called:"),
+    ("counts-any-sum-is-a-total", "if called or np.count_nonzero(sums) >= MANY:", "if True:"),
+    ("counts-total-rows-stay", "if row is not None:", "if False:"),
+    ("counts-index-forgotten", "if is_named else None)", "if False else None)"),
+)
+faults(
+    "features/written.py",
+    "tests/test_written.py",
+    ("written-codes-are-numbers", "is_code = any(", "is_code = False and any("),
+    ("written-few-values-and-a-mark", "FEW_VALUES = 20", "FEW_VALUES = 0"),
+    ("written-marks-at-any-share", "MOST_OTHER_SHARE = 0.05", "MOST_OTHER_SHARE = 0.5"),
+    ("written-many-marks", "MOST_OTHER_MARKS = 3", "MOST_OTHER_MARKS = 30"),
+    ("written-day-or-month", "if day_first == any(", "if False and day_first == any("),
+    ("written-afternoon-is-morning", '(12 if match["half"] in "Pp" else 0)', "0"),
+    ("written-zones-ignored", 'minutes -= -ahead if zone[0] == "-" else ahead', "pass"),
+    ("written-mixed-money", "len(affixes) > 1", "False"),
+)
+faults(
+    "datasets/cache.py",
+    "tests/test_datasets_cache.py",
+    ("cache-manifest-of-fewer-arrays", "kept and kept == set(checksums)", "True"),
+)
+faults(
+    "datasets/download.py",
+    "tests/test_datasets_download.py",
+    ("download-any-state", "if not state.isdecimal() or int(state) != int(code):", "if False:"),
 )
