@@ -182,7 +182,7 @@ class Simulator:
                 return counts
             case LabelPresence(clients):
                 present = self.federation.label_counts[clients] > 0
-                self.ledger.bytes_up += len(clients) * -(-present.shape[1] // 8)  # a bit a class, in whole bytes
+                self.ledger.bytes_up += len(clients) * -(-present.shape[1] // 8)  # one bit per class, in whole bytes
                 return present
             case Losses(clients, model):
                 self.ledger.bytes_down += len(clients) * model.num_bytes

@@ -64,7 +64,7 @@ class LabelCounts:
 
 @dataclass(frozen=True)
 class LabelPresence:
-    """Clients send one bit a class: whether they hold it; the reply is a boolean (len(clients), C) array, or None."""
+    """Clients send one bit per class: whether they hold it; the reply is a boolean (len(clients), C) array, or None."""
 
     clients: NDArray[np.int64]
 
