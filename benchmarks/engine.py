@@ -3,7 +3,7 @@
     python benchmarks/engine.py [--quick]
 
 Needs ``pip install -e '.[benchmark]'``.  Logistic regression, 10 features and 2 classes, 100 clients of 14,000 rows,
-batch 32, 5 epochs, half of the clients a round.  PyTorch is timed on a part of one client and scaled by its steps.
+batch 32, 5 epochs, half of the clients per round.  PyTorch is timed on a part of one client and scaled by its steps.
 Then a small federation is trained for the same number of rounds on both sides, with the same clients, and tested.
 """
 

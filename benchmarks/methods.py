@@ -2,7 +2,7 @@
 
     python benchmarks/methods.py [--rounds 5]
 
-Clients of 120 samples each, 64 features, 10 classes, different label mixes; half of the clients a round, five epochs.
+Clients of 120 samples each, 64 features, 10 classes, different label mixes; half of the clients per round, five epochs.
 Every method takes turns with FedAvg, round by round, and the median CPU time per trained client counts: unlike the
 clock it does not count what other processes take. Candidate losses (PoC), the first pass (HACCS), the split pass (CFL,
 at the end) and the estimation of importance (FedSoft) are not training and stand apart.
@@ -77,7 +77,7 @@ def compare(model: str, clients: int, rounds: int) -> None:
     config = Config(comm_rounds=rounds)
     cell = open_federation(synthetic(clients, 120, 64, model), config)
     print(f"\n{model}, {cell.num_parameters:,} parameters, {clients} clients\n")
-    print("| method | CPU ms per trained client | FedAvg beside it | ratio | apart, CPU ms a round | first pass |")
+    print("| method | CPU ms per trained client | FedAvg beside it | ratio | other work, ms per round | first pass |")
     print("|---|---|---|---|---|---|")
     for name in method_types():
         if name in ("centralized", "fedavg"):

@@ -90,7 +90,7 @@ def main() -> None:
     torch.set_num_threads(1)
     cores = len(os.sched_getaffinity(0))
     print(
-        f"{'model':14} {'PyTorch':>10} {'clustpsi':>10} {'ratio':>6}    microseconds a step; PyTorch on one thread, "
+        f"{'model':14} {'PyTorch':>10} {'clustpsi':>10} {'ratio':>6}    microseconds per step; PyTorch on one thread, "
         f"clustpsi on {cores} core{'s' if cores > 1 else ''}"
     )
     for name in arguments.models or INPUTS:

@@ -53,7 +53,7 @@ class FedSoft(Method):
         selected = self.select(setting, importance * size[:, None], rng)
         union = np.unique(selected)
         # Sum over s of u_ks ||theta - c_s||^2 is, up to a constant, the sum of the u_ks times the squared distance to
-        # the clusters' mean under these weights: one anchor a client.
+        # the clusters' mean under these weights: one anchor per client.
         trained = yield Train(
             setting.clients[union],
             [personal[k] for k in union],

@@ -92,7 +92,7 @@ def known_losses(losses: NDArray[np.float64]) -> NDArray[np.float64]:
 def group_by_labels(counts: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Groups of clients whose label distributions are alike.
 
-    OPTICS on Hellinger distances, at least two clients a group, cut at `SAME_GROUP`: with that minimum every client
+    OPTICS on Hellinger distances, at least two clients per group, cut at `SAME_GROUP`: with that minimum every client
     with a near neighbour is a core point, so the groups are the connected components of "nearer than the cut", and a
     client without a near neighbour is a group of its own.
 

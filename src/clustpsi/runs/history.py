@@ -86,7 +86,7 @@ class History:
         return history
 
     def rounds(self) -> dict[str, NDArray[Any]]:
-        """All rounds, a column a quantity; columns that do not apply to the method are left out."""
+        """All rounds, one column per quantity; columns that do not apply to the method are omitted."""
         table = dict(zip(COLUMNS, np.array(self._rounds).T, strict=True))
         columns = {
             key: column.astype(np.int64) if key in ("round", *COSTS) else column for key, column in table.items()
