@@ -104,14 +104,8 @@ class Simulator:
                 self._book(order)
                 return self.federation.label_counts[clients]
             case LabelPresence(clients):
-<<<<<<< HEAD
                 self._book(order)
                 return self.federation.label_counts[clients] > 0
-=======
-                present = self.federation.label_counts[clients] > 0
-                self.ledger.bytes_up += len(clients) * -(-present.shape[1] // 8)  # one bit per class, in whole bytes
-                return present
->>>>>>> english
             case Losses(clients, model):
                 self._book(order)
                 with self.ledger.timed("losses"):

@@ -28,14 +28,10 @@ class LabelCounts:
 
 @dataclass(frozen=True)
 class LabelPresence:
-<<<<<<< HEAD:src/clustpsi/orders/orders.py
     """Clients send one bit per class: whether they hold it; the reply is a boolean (len(clients), C) array.
 
     A client that does not answer has a row of False.  The reply is None where the federation's clients do not tell.
     """
-=======
-    """Clients send one bit per class: whether they hold it; the reply is a boolean (len(clients), C) array, or None."""
->>>>>>> english:src/clustpsi/methods/orders.py
 
     clients: NDArray[np.int64]
 
