@@ -1,6 +1,6 @@
 """Time and silhouette of the search for the number of clusters, next to the same search with scikit-learn.
 
-    python benchmarks/clustering.py                       # 100 clients, the whole grid, two partitions a cell
+    python benchmarks/clustering.py                       # 100 clients, the whole grid, two partitions per cell
     python benchmarks/clustering.py --quick               # 100 clients, four cells, one partition
     python benchmarks/clustering.py --clients 100 1000    # scikit-learn takes minutes for each cell of 1,000 clients
     python benchmarks/clustering.py --alone --clients 2000 --classes 10 1000 --cells alpha=0.3 alpha=5

@@ -25,7 +25,7 @@ from clustpsi.clustering import PSIClustering
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.methods import make_method
 from clustpsi.methods.base import Setting
-from clustpsi.methods.orders import Model, drive
+from clustpsi.orders import Model, drive
 from clustpsi.skew import check_counts, psi, psi_terms, wpsi
 
 Counts = NDArray[np.int64]

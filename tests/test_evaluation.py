@@ -10,7 +10,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores, constant_answers, score
-from clustpsi.methods.orders import Evaluated
+from clustpsi.orders import Evaluated
 
 
 def tally(clients: ArrayLike, labels: ArrayLike, predicted: ArrayLike, num_clients: int, classes: int) -> Evaluated:

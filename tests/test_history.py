@@ -5,7 +5,7 @@ import pytest
 from clustpsi.methods.ledger import Ledger
 
 from clustpsi.evaluation import Scores, score
-from clustpsi.history import History
+from clustpsi.runs.history import History
 
 
 def scores(*correct: int, sizes: tuple[int, ...] = (10, 10, 20)) -> Scores:

@@ -391,7 +391,7 @@ def test_unusable_labels_clients_and_seeds_are_named(make):
     good = np.zeros(30, dtype=int)
     with pytest.raises(ClustPSIError, match="non-empty"):
         make(np.array([], dtype=int))
-    with pytest.raises(ClustPSIError, match="one class a row"):
+    with pytest.raises(ClustPSIError, match="one class per row"):
         make(np.zeros((3, 2), dtype=int))
     with pytest.raises(ClustPSIError, match="labels must be integers from 0"):
         make(np.array([0, -1] * 20))

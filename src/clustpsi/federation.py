@@ -31,7 +31,7 @@ class Federation:
     train, test
         Training and test rows of every client. No row has two owners or two uses.
     client_names
-        One name a client.
+        One name per client.
     """
 
     dataset: Dataset

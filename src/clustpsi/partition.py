@@ -451,7 +451,7 @@ def _split_stream(seed: int) -> np.random.Generator:
 def _check(labels: ArrayLike, num_clients: int, seed: int) -> Rows:
     classes = np.asarray(labels)
     if classes.ndim != 1 or classes.size == 0:
-        raise ClustPSIError(f"labels must be a non-empty list with one class a row, but their shape is {classes.shape}")
+        raise ClustPSIError(f"labels must be a non-empty list, one class per row, but their shape is {classes.shape}")
     if not np.issubdtype(classes.dtype, np.integer) or classes.min() < 0:
         raise ClustPSIError("labels must be integers from 0 to the number of classes less one")
     if not 2 <= num_clients <= len(classes):

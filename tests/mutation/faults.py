@@ -157,7 +157,7 @@ faults(
         "untrained = np.flatnonzero(state.memory",
     ),
     ("fedsoft-mixtures-not-normalized", "(weights / weights.sum(axis=1, keepdims=True))", "(weights / weights.sum())"),
-    ("fedsoft-downloads-one-model", "downloads=self.n_fedsoft", "downloads=1"),
+    ("fedsoft-downloads-one-model", "mixed_of=centres", "mixed_of=centres[:1]"),
     (
         "fedsoft-broken-client-counts-as-trained",
         "if model is not None:\n                personal[k], ever_trained[k] = model, True",
@@ -240,7 +240,7 @@ faults(
     ("haccs-more-noise-for-a-larger-budget", "noise / self.dp_eps", "noise * self.dp_eps"),
     ("haccs-other-threshold", "SAME_GROUP = 0.25", "SAME_GROUP = 0.5"),
     ("haccs-uniform-ignored", 'if self.haccs_weights == "uniform":', "if False:"),
-    ("haccs-downloads-twice", "replace(order, downloads=0)", "order"),
+    ("haccs-downloads-twice", "replace(order, holds_start=True)", "order"),
     ("haccs-processors-all-fast", "10 * (0.5 * processor + rng", "10 * (0 * processor + rng"),
 )
 faults(
@@ -344,7 +344,7 @@ faults(
 faults(
     "methods/local.py",
     "tests/test_methods_rules.py tests/test_methods_runs.py -k test_local",
-    ("local-sends-models", "downloads=0, uploads=0", "uploads=0"),
+    ("local-sends-models", "holds_start=True, keeps_model=True", "keeps_model=True"),
     ("local-loses-a-model", "new or old for new", "new or state.models[0] for new"),
     ("local-one-model-for-all", "np.arange(len(setting.clients))", "np.zeros(len(setting.clients), int)"),
     (
@@ -359,8 +359,8 @@ faults(
     ("poc-candidates-not-by-size", "p=size / size.sum()", "p=None"),
     ("poc-least-loss", "-losses))", "losses))"),
     ("poc-ties-in-order", "rng.random(candidates)", "np.arange(candidates)"),
-    ("poc-weighted-by-size", "weights=np.ones(len(chosen)), downloads=0", "downloads=0"),
-    ("poc-downloads-twice", "weights=np.ones(len(chosen)), downloads=0", "weights=np.ones(len(chosen))"),
+    ("poc-weighted-by-size", "weights=np.ones(len(chosen)), holds_start=True", "holds_start=True"),
+    ("poc-downloads-twice", "weights=np.ones(len(chosen)), holds_start=True", "weights=np.ones(len(chosen))"),
     ("poc-all-candidates-train", "return d, max(1, int(setting.fraction * d + 1e-9))", "return d, d"),
     ("poc-trains-nobody", "max(1, int(setting.fraction * d", "max(0, int(setting.fraction * d"),
     ("poc-scaled-too-far", "round(0.8 * everybody)", "round(0.9 * everybody)"),
@@ -390,7 +390,7 @@ faults(
     ("base-choices-not-checked", "if choices and value not in choices:", "if False:"),
 )
 faults(
-    "methods/orders.py",
+    "orders/work.py",
     "tests/test_orders.py",
     ("orders-plain-mean", "np.asarray(weights, np.float64) / np.sum(weights)", "np.ones(len(models)) / len(models)"),
     ("orders-weights-add-up-to-more", "/ np.sum(weights)", "/ np.max(weights)"),
@@ -763,7 +763,7 @@ faults(
 # ----------------------------------------------------------------------------------------------------------------- runs
 
 faults(
-    "history.py",
+    "runs/history.py",
     "tests/test_history.py",
     (
         "history-best-server",
@@ -789,7 +789,7 @@ faults(
     ("history-up-is-down", "ledger.bytes_up, ledger.bytes_down, tau", "ledger.bytes_down, ledger.bytes_up, tau"),
 )
 faults(
-    "run.py",
+    "runs/run.py",
     "tests/test_run_details.py tests/test_run.py -k not killed",
     (
         "run-same-clients-every-round",
@@ -803,7 +803,7 @@ faults(
     ),
     ("run-validation-seed", "federation.for_validation(config.seed)", "federation.for_validation(0)"),
     ("run-recomputes-what-others-finished", "elif folder.finished:", "elif False:"),
-    ("run-charges-what-was-before", "self.simulator.take_ledger()  # what", "pass  # what"),
+    ("run-charges-what-was-before", "self.server.take_ledger()  # what", "pass  # what"),
     (
         "run-forgets-seconds",
         'self.seconds = dict(zip(arrays["seconds/of"].tolist(), arrays["seconds/spent"].tolist(), strict=True))',
@@ -820,10 +820,10 @@ faults(
     ("run-learning-rate-ignored", "lr=config.lr", "lr=0.001"),
     ("run-optimizer-ignored", "optimizer=config.optimizer", 'optimizer="adam"'),
     ("run-batch-size-ignored", "batch_size=config.batch_size", "batch_size=32"),
-    ("run-orders-of-round-0", "partial(self.simulator.serve, t=t)", "partial(self.simulator.serve, t=0)"),
+    ("run-orders-of-round-0", "partial(self.server.serve, t=t)", "partial(self.server.serve, t=0)"),
 )
 faults(
-    "config.py",
+    "runs/config.py",
     "tests/test_run_details.py tests/test_run.py tests/test_word_vectors.py "
     "-k cell or partitions or whole_number or changed_file or another_run or foreign",
     ("config-cell-without-seed", 'if key != "agg_method"}', 'if key not in ("agg_method", "seed")}'),
@@ -842,7 +842,7 @@ faults(
     ("config-any-format", 'values.get("format") != FORMAT', 'values.get("format") is None'),
 )
 faults(
-    "results.py",
+    "runs/store.py",
     "tests/test_run_details.py tests/test_run.py tests/test_methods_runs.py "
     "-k not killed and (run or fresh or saved or best or checkpoint)",
     (
