@@ -188,7 +188,9 @@ def test_infeasible_dirichlet_says_why_and_what_would_work():
 
 
 def test_too_many_clients_for_the_minimum_are_refused_at_once():
-    with pytest.raises(InfeasiblePartition, match="cannot give every client 10 samples: alpha=1 with 115 clients works"):
+    with pytest.raises(
+        InfeasiblePartition, match="cannot give every client 10 samples: alpha=1 with 115 clients works"
+    ):
         partition.dirichlet(LABELS["binary"], 501, 1.0, 42)
     with pytest.raises(InfeasiblePartition, match="no other alpha or number of clients that was tried works either"):
         partition.dirichlet(np.arange(15) % 2, 2, 1.0, 42)
