@@ -3,12 +3,13 @@
     python benchmarks/clustering.py                       # 100 clients, the whole grid, two partitions per cell
     python benchmarks/clustering.py --quick               # 100 clients, four cells, one partition
     python benchmarks/clustering.py --clients 100 1000    # scikit-learn takes minutes for each cell of 1,000 clients
-    python benchmarks/clustering.py --alone --clients 2000 --classes 10 1000 --cells alpha=0.3 alpha=5
-    python benchmarks/clustering.py --alone --clients 1000000 --cells alpha=0.3
+    python benchmarks/clustering.py --alone best --clients 2000 --classes 10 1000 --cells alpha=0.3 alpha=5
+    python benchmarks/clustering.py --alone best --clients 1000000 --cells alpha=0.3
 
 The loop with scikit-learn is ``KMeans(n_clusters=j, n_init=10, random_state=0)`` and ``silhouette_score`` for
-j = 2..K-1 on the same standardized features; ``--alone`` goes without it and prints time and peak memory. Everything
-runs on one thread, one after the other; seconds are CPU time, which a busy machine distorts least.
+j = 2..K-1 on the same standardized features; ``--alone`` goes without it, with search "best" or "plain", and prints
+time and peak memory. Everything runs on one thread, one after the other; seconds are CPU time, which a busy machine
+distorts least.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
 from clustpsi.clustering import PSIClustering
+from clustpsi.kmeans import SEARCHES, SearchName
 
 SAMPLES_PER_CLIENT = 600
 GRID = [
@@ -104,15 +106,15 @@ def compare(clients: int, classes: int, cells: list[tuple[str, float]], partitio
           f"lowest silhouette difference {min(differences):+.4f}")  # fmt: skip
 
 
-def alone(clients: int, classes: int, cells: list[tuple[str, float]], partitions: int) -> None:
+def alone(clients: int, classes: int, cells: list[tuple[str, float]], partitions: int, search: SearchName) -> None:
     for seed in range(partitions):
         for kind, value in cells:
             counts = drawn(clients, classes, (kind, value), seed)
-            fitted, seconds = timed(lambda counts=counts: PSIClustering(random_state=0).fit(counts))
+            fitted, seconds = timed(lambda counts=counts: PSIClustering(search=search, random_state=0).fit(counts))
             tau = fitted.n_clusters_
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             print(
-                f"{clients:,} clients, {classes:,} classes, {kind} {value:g}, seed {seed}: {seconds:.2f} s, "
+                f"{clients:,} clients, {classes:,} classes, {kind} {value:g}, seed {seed}, {search}: {seconds:.2f} s, "
                 f"tau {tau}, silhouette {fitted.silhouette_scores_[tau]:.4f}, peak so far {peak:.2f} GiB",
                 flush=True,
             )
@@ -122,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=[100])
     parser.add_argument("--classes", type=int, nargs="+", default=[10])
-    parser.add_argument("--alone", action="store_true", help="without scikit-learn")
+    parser.add_argument("--alone", choices=SEARCHES, help="this search without scikit-learn")
     parser.add_argument("--quick", action="store_true", help="four cells of the grid, one partition each")
     parser.add_argument("--cells", nargs="+", metavar="KIND=VALUE", help="only these cells, such as alpha=0.3 S=0.1")
     parser.add_argument("--partitions", type=int, default=2, help="partitions of each cell")
@@ -136,8 +138,11 @@ def main() -> None:
         for first in (4, 300):  # first use loads code, and with many clients compiles it
             PSIClustering(max_clusters=2).fit(np.eye(first, dtype=np.int64))
         for clients, classes in itertools.product(arguments.clients, arguments.classes):
-            measure = alone if arguments.alone else compare
-            measure(clients, classes, cells, 1 if arguments.quick else arguments.partitions)
+            partitions = 1 if arguments.quick else arguments.partitions
+            if arguments.alone:
+                alone(clients, classes, cells, partitions, arguments.alone)
+            else:
+                compare(clients, classes, cells, partitions)
 
 
 if __name__ == "__main__":
