@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 
 from clustpsi.cli import main
 from clustpsi.cli.app import app
+from clustpsi.methods import method_types
 from clustpsi.runs.config import Config
 from clustpsi.runs.store import Store
 
@@ -58,7 +59,7 @@ MEANT = {
     "file": ["{counts}", "{counts}", "{table}", "{grid}"],
     "source": ["{store}", "{csv}"],
     "runs": ["{store}", "{csv}"],
-    "name": ["silhouette", "partition", "psi-terms", "local-ecdf", "accuracy-dirichlet", "rounds", "fmnist", "digits"],
+    "name": ["silhouette", "partition", "psi-terms", "local-ecdf", "accuracy-dirichlet", "rounds", "fmnist"],
     "names": ["digits", "fmnist"],
     "grid": ["lr=0.1,0.2", "mu=1", "local-epochs=1,2", "lr=", "=", "model=logistic"],
     "where": ["agg_method=fedavg", "seed=0", "=", "non_iid_param=none"],
@@ -112,7 +113,6 @@ PATHS = [
     "{out}/deep/er",
     "{missing}.csv",
     "{null}",
-    "{fifo}",
     "{broken}",
     "{table}/x",
     "",
@@ -209,6 +209,14 @@ def values(parameter: Parameter) -> st.SearchStrategy[str]:
     return st.booleans().flatmap(lambda valid: st.sampled_from(known) if valid and known else others)
 
 
+# The methods that have a parameter.
+OWNERS = {
+    key: [name for name, kind in method_types().items() if key in kind.__dataclass_fields__]
+    for kind in method_types().values()
+    for key in kind.__dataclass_fields__
+}
+
+
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[str, list[str]]:
     """A command with up to three options, and its arguments."""
@@ -216,11 +224,14 @@ def calls(draw: st.DrawFn) -> tuple[str, list[str]]:
     arguments = BASE.get(command, "").split()
     options = [each for each in COMMANDS[command] if each.flag is not None]
     for option in draw(st.lists(st.sampled_from(options), max_size=3)) if options else []:
+        if option.name in OWNERS:
+            arguments += ["--agg-method", draw(st.sampled_from(OWNERS[option.name]))]
         arguments.append(str(option.flag))
         if option.kind != "flag":
             arguments.append(draw(values(option)))
     for argument in (each for each in COMMANDS[command] if each.flag is None):
-        arguments += [draw(values(argument)) for _ in range(draw(st.sampled_from([1, 1, 1, 0])))]
+        known = st.sampled_from(MEANT[argument.name])
+        arguments += draw(st.one_of(known, known, values(argument)).map(lambda value: [value]) | st.just([]))
     return command, arguments
 
 
@@ -244,20 +255,19 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     (root / "grid.toml").write_text('dataset = "digits"\nagg_method = 5\n')
     (root / "broken.csv").write_bytes(b"\xff\xfe\x00,\n\x00")
     (root / "folder").mkdir()
-    os.mkfifo(root / "fifo")
     (root / "null").symlink_to("/dev/null")
-    places = {name: str(root / name) for name in ("folder", "fifo", "null", "store", "missing")}
+    places = {name: str(root / name) for name in ("folder", "null", "store", "missing")}
     places |= {"table": str(root / "table.csv"), "counts": str(root / "counts.csv"), "grid": str(root / "grid.toml")}
     places |= {"broken": str(root / "broken.csv"), "csv": str(root / "runs.csv"), "root": str(root)}
     before, here = {}, Path.cwd()
     for each in fields(Config):
         if each.name in ("comm_rounds", "local_epochs"):
             before[each.name] = each.metadata
-            each.metadata = MappingProxyType({**each.metadata, "most": 3})
+            each.metadata = MappingProxyType({**each.metadata, "most": each.default})
     with pytest.MonkeyPatch.context() as patch:
         _patch(patch)
         made = [part.format(**places, out=places["store"]) for part in BASE["run"].split()]
-        assert call([*["run"], *made, "--agg-method", "fedavg,clust_psi_pfl"])[0] == 0
+        assert call(["run", *made, "--agg-method", "fedavg,clust_psi_pfl"])[0] == 0
         assert call(["table", "runs", places["store"], "--output", places["csv"]])[0] == 0
         yield places
     os.chdir(here)

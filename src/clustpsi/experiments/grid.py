@@ -36,6 +36,8 @@ PAPER: Mapping[str, Any] = {
 #: and with methods innermost, the runs that share a federation follow each other.
 _ORDER = ("dataset", "seed", "partition", "num_clients")
 
+LARGEST_FILE = 1_000_000  # characters of a TOML file
+
 _SHORT = {"dirichlet": "alpha", "similarity": "S"}
 _PARTITIONS = (*_SHORT, "partitioner", "non_iid_param")
 
@@ -106,7 +108,11 @@ def replaced(values: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]
 def read_grids(path: Path) -> list[dict[str, Any]]:
     """The grids of a TOML file: the whole file, or each of its ``[[grid]]`` tables with what stands above them."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise ClustPSIError(f"the grid {path} has more than {LARGEST_FILE:,} characters: is it a grid?")
+        values = tomllib.loads(text)
     except OSError as error:
         raise ClustPSIError(f"cannot read the grid {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

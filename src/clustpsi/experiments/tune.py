@@ -21,6 +21,7 @@ from clustpsi.experiments.grid import grid
 from clustpsi.experiments.hyperparameters import OWN, TRAINING, TUNABLE
 from clustpsi.experiments.sweep import Event, Worker
 from clustpsi.methods import MethodSpec, as_text, make_method, method_spec
+from clustpsi.printing import counted
 from clustpsi.runs.config import Config
 from clustpsi.runs.sources import Sources
 from clustpsi.runs.store import Store, write_csv
@@ -120,7 +121,7 @@ class Search:
             if set(scores) == seeds
         ]
         if not rows:
-            raise ClustPSIError(f"no combination of the grid has all its {len(seeds)} seeds finished")
+            raise ClustPSIError(f"no combination of the grid has all of {counted(len(seeds), 'seed')} finished")
         return pd.DataFrame(rows).sort_values("accuracy", ascending=False, kind="stable").reset_index(drop=True)
 
     def flags(self, best: Mapping[str, Any]) -> str:
