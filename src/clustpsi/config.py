@@ -12,6 +12,7 @@ from typing import Any
 from clustpsi.datasets.files import is_file_name
 from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.limits import LARGEST
 from clustpsi.methods import make_method, method_spec
 from clustpsi.methods.base import check_option, option
 
@@ -23,7 +24,8 @@ NUM_CLIENTS = 20
 # names.
 LATER_OPTIONS = ("word_vectors", "content", "drop", "drop_unlabelled", "min_class", "sep", "no_header")
 
-LONGEST = 100  # characters of a data set's or a method's name in a folder's name, which may have 255
+# Characters of a run's folder name, and of the data set's part in it: file systems allow 255 bytes.
+LONGEST_NAME, LONGEST_DATASET = 200, 64
 
 # Of run folders: raised when a run of an older version can no longer be continued.  Format 1 did not name its data.
 FORMAT = 2
@@ -61,9 +63,13 @@ class Config:
     non_iid_param: float | None = option(
         None,
         "alpha of the Dirichlet partition (above 0; default 0.1), S of the Similarity partition (0 to 1; default 0.03)",
+        most=1e6,
     )
     num_clients: int | None = option(
-        None, f"K, the number of clients (default: {NUM_CLIENTS}; natural clients: all there are)", least=2
+        None,
+        f"K, the number of clients (default: {NUM_CLIENTS}; natural clients: all there are)",
+        least=2,
+        most=10_000_000,
     )
     split: str = option(
         "auto",
@@ -76,14 +82,14 @@ class Config:
         None, "file of word vectors (GloVe's text format) for models of text; they are not trained"
     )
     agg_method: str = option("fedavg", "the method, as name:parameter=value:...")
-    comm_rounds: int = option(40, "T, communication rounds", least=1)
-    local_epochs: int = option(5, "E, epochs of local training in a round", least=1)
+    comm_rounds: int = option(40, "T, communication rounds", least=1, most=1_000_000)
+    local_epochs: int = option(5, "E, epochs of local training in a round", least=1, most=1_000_000)
     fraction: float = option(0.5, "q, share of the clients that a round trains", above=0, most=1)
     optimizer: str = option("adam", "of local training", choices=("adam", "sgd"))
     lr: float = option(0.001, "learning rate of local training", above=0)
-    batch_size: int = option(32, "of local training", least=1)
-    eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1)
-    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0)
+    batch_size: int = option(32, "of local training", least=1, most=LARGEST)
+    eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1, most=1_000_000)
+    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0, most=LARGEST)
     content: str | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -151,13 +157,15 @@ class Config:
 
     @property
     def folder_name(self) -> str:
-        """Readable, unique name of this run's folder."""
+        """Readable, unique name of this run's folder; long names are shortened, which the hash at its end makes up."""
         level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
-        where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST]
-        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)[:LONGEST]
+        where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST_DATASET]
+        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
         clients = "" if self.num_clients is None else f"k{self.num_clients}"
-        parts = [where, f"{self.partitioner}{level}", clients, how, f"seed{self.seed}"]
-        return "-".join([part for part in parts if part] + [self.digest])
+        before = [part for part in (where, f"{self.partitioner}{level}", clients) if part]
+        after = [f"seed{self.seed}", self.digest]
+        room = LONGEST_NAME - len("-".join([*before, "", *after]))
+        return "-".join([*before, how[:room], *after])
 
     @property
     def digest(self) -> str:

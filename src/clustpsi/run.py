@@ -20,6 +20,7 @@ from clustpsi.features.text import FIRST_WORD, FittedText
 from clustpsi.federation import Federation, build_federation
 from clustpsi.history import History
 from clustpsi.ledger import Ledger
+from clustpsi.limits import check_visits
 from clustpsi.methods import Method, make_method
 from clustpsi.methods.base import Setting, State
 from clustpsi.methods.orders import Deployment, Evaluate, Model, Work, drive
@@ -120,6 +121,7 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
         raise ClustPSIError(
             "all training samples have the same label: there is nothing to learn; at least two classes are needed"
         )
+    check_visits(int(federation.train_sizes.max()), config.local_epochs, "the largest client")
     model = config.model or federation.dataset.model
     vectors = None if config.word_vectors is None else _word_vectors(federation, config.word_vectors)
     features = federation.features
@@ -129,7 +131,7 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
         network,
         optimizer=config.optimizer,
         lr=config.lr,
-        batch_size=config.batch_size,
+        batch_size=min(config.batch_size, len(federation.train_rows)),  # more would only take memory
         local_epochs=config.local_epochs,
         seed=config.seed,
         workers=workers,

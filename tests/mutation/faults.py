@@ -495,7 +495,7 @@ faults(
 )
 faults(
     "federation.py",
-    "tests/test_federation.py tests/test_run_details.py -k not seconds",
+    "tests/test_federation.py tests/test_federation_details.py",
     ("federation-trains-on-the-official-test", "rows = np.delete(rows, dataset.official_test)", "pass"),
     ("federation-split-seed", "partition.client_80_20(clients, seed)", "partition.client_80_20(clients, 0)"),
     (
@@ -540,7 +540,12 @@ faults(
     "experiments/grid.py",
     "tests/test_grid.py tests/test_sweep.py -k grid or centralized or partitions or values or commas or vary or run_of",
     ("grid-centralized-on-natural-clients", 'and base.client is None and partitioner != "natural"', ""),
-    ("grid-centralized-leaves-a-client-column", "base.client is None and partitioner", "partitioner"),
+    (
+        "grid-centralized-leaves-a-client-column",
+        "base.client is None and partitioner",
+        "partitioner",
+        "a run with a client column is on natural clients in any case",
+    ),
     ("grid-centralized-leaves-natural", 'base.client is None and partitioner != "natural"', "base.client is None"),
     ("grid-centralized-on-every-partition", '.name == "centralized"', '.name == "central"'),
     ("grid-centralized-fewest-clients", "most_clients = max(", "most_clients = min("),

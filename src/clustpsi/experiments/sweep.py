@@ -8,11 +8,12 @@ import contextlib
 import json
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import signal
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -124,7 +125,8 @@ class Processes:
         if worker not in self._workers:
             ours, theirs = self._context.Pipe()
             process = self._context.Process(target=_serve, args=(theirs, self.store, self.data_dir), daemon=True)
-            process.start()
+            with _sigint_blocked():  # in the new process too, which would print a traceback while it imports
+                process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
             self._workers[worker] = process, ours
         with contextlib.suppress(OSError):  # it died just now: the end of its pipe says so to `events`
@@ -153,6 +155,20 @@ class Processes:
             process.kill()  # every file is written atomically, so there is nothing to wait for
         for worker in list(self._workers):
             self._bury(worker)
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Keep Ctrl-C waiting; processes that are started meanwhile never see it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    multiprocessing.resource_tracker.ensure_running()  # its start, with the first process, would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: Path | None) -> None:

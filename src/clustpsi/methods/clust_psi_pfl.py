@@ -27,6 +27,7 @@ class ClustPSIPFL(Method):
     paper: ClassVar[str] = "Jimenez-Gutierrez et al., Clust-PSI-PFL"
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"robust": {"psi_epsilon": 1e-3, "min_wpsi": 0.1}}
+    inner_default: ClassVar[type[Method] | None] = FedAvg
 
     tau_clusters: int | None = option(None, "number of clusters (default: the best silhouette decides)", least=1)
     psi_features: str = option(

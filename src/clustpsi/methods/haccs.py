@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from clustpsi.methods.base import Setting, State, option
 from clustpsi.methods.fedavg import SingleModel
@@ -89,6 +88,8 @@ def group_by_labels(counts: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[
     >>> group_by_labels(np.array([[10, 0], [9, 0], [0, 5], [3, 4]]))
     array([0, 0, 1, 2])
     """
+    from scipy.sparse.csgraph import connected_components  # here, because SciPy takes its time to load
+
     nothing = counts.max(axis=1, keepdims=True) <= 0  # but noise: read as a uniform distribution
     counts = np.where(nothing, 1.0, np.maximum(counts, 0.0))
     root = np.sqrt(counts / counts.sum(axis=1, keepdims=True))

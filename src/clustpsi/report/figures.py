@@ -17,7 +17,8 @@ from clustpsi.clustering import PSIClustering
 from clustpsi.config import Config
 from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
-from clustpsi.experiments.study import LEVELS, MEASURES, draw_counts
+from clustpsi.experiments.study import draw_counts
+from clustpsi.experiments.study_axes import LEVELS, MEASURES
 from clustpsi.federation import build_federation
 from clustpsi.files import check_writable
 from clustpsi.report import style

@@ -137,7 +137,7 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
     for key, text in filters.items():
         wanted = {_canonical(dataset_name(each.strip()) if key == "dataset" else each) for each in text.split(",")}
         given = runs[key].map(lambda value: _canonical("none" if pd.isna(value) else str(value)))
-        kept = given.isin(wanted)
+        kept = given.map(wanted.__contains__)  # not isin, which fails at names that are not UTF-8
         if key not in infeasible.SETTINGS:
             kept |= runs["status"] == "infeasible"
         runs = runs[kept]
