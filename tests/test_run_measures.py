@@ -11,17 +11,18 @@ import pandas as pd
 import pytest
 
 from clustpsi.clustering import PSIClustering
-from clustpsi.config import Config
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores
 from clustpsi.experiments.sweep import Worker
-from clustpsi.history import History
-from clustpsi.ledger import Ledger
 from clustpsi.methods.fedavgm import FedAvgM
-from clustpsi.results import RunFolder, Store, load_arrays, save_arrays, write_json
-from clustpsi.run import Cell, Progress, open_cell, open_federation, run
-from clustpsi.sources import identified
+from clustpsi.orders import Ledger
+from clustpsi.runs.cell import Cell, open_cell, open_federation
+from clustpsi.runs.config import Config
+from clustpsi.runs.history import History
+from clustpsi.runs.run import Progress, run
+from clustpsi.runs.sources import identified
+from clustpsi.runs.store import RunFolder, Store, load_arrays, save_arrays, write_json
 from conftest import clustpsi, make_federation
 
 TINY = identified(Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked(), load_dataset("digits"))

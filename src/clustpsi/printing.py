@@ -117,3 +117,13 @@ def _narrowed(table: Table) -> Table:
 
 def _width(table: Table, to: Console) -> int:
     return Measurement.get(to, to.options.update(max_width=_UNLIMITED), table).maximum
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "client"), counted(1200, "client"), counted(2, "class")
+    ('1 client', '1,200 clients', '2 classes')
+    """
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

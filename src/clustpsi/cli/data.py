@@ -6,13 +6,17 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.style import Style
 from rich.table import Table
+from rich.text import Text
 
+from clustpsi.cli.notes import Quiet, notes
+from clustpsi.cli.options import complete_datasets
 from clustpsi.datasets import DATASETS, DataMissing, data_folder, load_dataset
 from clustpsi.datasets.catalogue import Entry
 from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.printing import console, print_table, printable
 
 app = typer.Typer(help="The data sets: which are there, getting them, checking them.")
 
@@ -34,7 +38,6 @@ def table(
     context.obj = data_dir  # the option may stand before the sub-command as well as after it
     if context.invoked_subcommand is not None:
         return
-    console = Console()
     folder = data_folder(data_dir)
     rows = [_describe(name, folder) for name in DATASETS]
     if as_json:
@@ -55,16 +58,16 @@ def table(
             str(row["classes"]),
             _size(row["bytes"]),
             row["licence"],
-            f"[link={row['origin']}]{row['source']}[/link]",
+            Text(row["source"], Style(link=row["origin"])),
         )
-    console.print(shown)
-    console.print("`clustpsi data get NAME` gets an absent set; its rows and classes are those of the complete one.")
+    print_table(shown, console())
+    print("`clustpsi data get NAME` gets an absent set; its rows and classes are those of the complete one.")
 
 
 @app.command()
 def get(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Data set.")],
+    name: Annotated[str, typer.Argument(help="Data set.", autocompletion=complete_datasets)],
     data_dir: DataDir = None,
     mirror: Annotated[
         str | None,
@@ -73,28 +76,28 @@ def get(
     states: Annotated[
         str | None, typer.Option(help="acs_income: postal codes, e.g. CA,TX.", show_default="all states and PR")
     ] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Download a data set, going on where an interrupted download stopped; or say what to fetch by hand."""
     from clustpsi.datasets.download import fetch
 
     entry = _entry(name)
     folder = data_folder(data_dir or context.obj) / name
-    console = Console(soft_wrap=True, highlight=False)
     if states is not None and name != "acs_income":
         raise ClustPSIError(f"--states is for acs_income: {name} comes as a whole")
     if not entry.base_url:
-        console.print(f"{entry.title}: {entry.by_hand.format(folder=folder)}", markup=False)
+        print(f"{entry.title}: {printable(entry.by_hand.format(folder=folder))}")
         if name != "digits":
-            console.print(f"Licence: {entry.licence}. Then run: clustpsi data check {name}", markup=False)
+            print(f"Licence: {entry.licence}. Then run: clustpsi data check {name}")
         return
     chosen = [state.strip().upper() for state in states.split(",") if state.strip()] if states else []
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=notes(quiet),
     ) as bars:
         tasks: dict[str, Any] = {}
 
@@ -105,34 +108,36 @@ def get(
 
         new = fetch(name, folder, mirror=mirror, states=chosen, progress=show)
     for path in new:
-        console.print(f"got {path}", markup=False)
+        print(printable(f"got {path}"))
     if not new:
-        console.print(f"nothing to do: {name} is in {folder}", markup=False)
+        print(printable(f"nothing to do: {name} is in {folder}"))
 
 
 @app.command()
 def check(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets.", show_default="those that are there")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Data sets.", show_default="those that are there", autocompletion=complete_datasets),
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Read data sets afresh from their files and verify what is known about their content."""
     from clustpsi.datasets.verify import verify
 
-    console = Console(soft_wrap=True, highlight=False)
     folder = data_folder(data_dir or context.obj)
     failed = []
     for name in names or DATASETS:
         _entry(name)
         try:
-            console.print(f"{name}: {verify(name, folder)}", markup=False)
+            print(printable(f"{name}: {verify(name, folder)}"))
         except DataMissing as error:
             if names:
                 failed.append(name)
-            console.print(f"{name}: absent: {error}" if names else f"{name}: absent", markup=False)
+            print(printable(f"{name}: absent: {error}" if names else f"{name}: absent"))
         except ClustPSIError as error:
             failed.append(name)
-            console.print(f"{name}: not usable: {error}", markup=False)
+            print(printable(f"{name}: not usable: {error}"))
     if failed:
         raise ClustPSIError(f"not usable: {', '.join(failed)} (see above)")
 

@@ -7,9 +7,10 @@ import typer
 from rich.table import Table
 
 from clustpsi.cli.lists import Where, numbers, parse_seeds
+from clustpsi.cli.notes import Quiet, notes
 from clustpsi.cli.options import config_options, with_options
-from clustpsi.config import Config
 from clustpsi.printing import console, print_table, printable
+from clustpsi.runs.config import Config
 
 
 def command(
@@ -51,11 +52,12 @@ def command(
     output: Annotated[
         Path | None, typer.Option(help="File: .pdf, .svg or .png; its data goes beside it.", show_default="NAME.pdf")
     ] = None,
+    quiet: Quiet = False,
     **reading: Any,
 ) -> None:
     """Draw a figure, and write the data it shows beside it as CSV."""
     from clustpsi.report import figures  # here, because --help needs neither SciPy nor scikit-learn
-    from clustpsi.report.runs import parse_filters
+    from clustpsi.runs.frame import parse_filters
 
     if name is None:
         table = Table("figure", "made from", "shows")
@@ -78,12 +80,12 @@ def command(
         study=study,
     )
     figures.check_request(name, request, path)
-    notes = console(stderr=True)
-    with notes.status(f"drawing {name}"):
+    told = notes(quiet)
+    with told.status(f"drawing {name}"):
         drawing = figures.draw(name, request)
     data = drawing.write(path)
     for note in drawing.notes:
-        notes.print(printable(note), style="dim")
+        told.print(printable(note), style="dim")
     for written in (path, data):
         print(printable(str(written)))
 

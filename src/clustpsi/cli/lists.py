@@ -5,6 +5,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.limits import LARGEST
 
 Number = TypeVar("Number", int, float)
 Where = Annotated[
@@ -51,8 +52,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     (42, 0)
     """
     values = numbers("--seeds-list", text, int)
-    if min(values) < 0:
-        raise ClustPSIError(f"--seeds-list must be numbers from 0 up, not {text!r}")
+    if min(values) < 0 or max(values) > LARGEST:
+        raise ClustPSIError(f"--seeds-list must be numbers from 0 to {LARGEST:,}, not {text!r}")
     return values
 
 

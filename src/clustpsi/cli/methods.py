@@ -4,11 +4,11 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from clustpsi.methods import Method, method_types, parameters_of
-from clustpsi.methods.fedavg import FedAvg
+from clustpsi.printing import console, print_table, printable
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
@@ -30,10 +30,11 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.
     for row in rows:
         kind = method_types()[row["name"]]
         parameters = "\n".join(
-            f"{key} ({_in_words(kind, key) if value is None else value})" for key, value in row["parameters"].items()
+            printable(f"{key} ({_in_words(kind, key) if value is None else value})")
+            for key, value in row["parameters"].items()
         )
-        table.add_row(row["name"], row["family"], row["idea"], parameters, row["paper"])
-    Console().print(table)
+        table.add_row(row["name"], row["family"], row["idea"], Text(parameters), row["paper"])
+    print_table(table, console())
 
 
 def _in_words(kind: type[Method], key: str) -> str:
@@ -43,5 +44,5 @@ def _in_words(kind: type[Method], key: str) -> str:
 
 
 def _defaults(kind: type[Method]) -> dict[str, Any]:
-    inner = {"inner": FedAvg.name} if "inner" in kind.__dataclass_fields__ else {}
+    inner = {} if kind.inner_default is None else {"inner": kind.inner_default.name}
     return inner | {key: kind.__dataclass_fields__[key].default for key in parameters_of(kind)}

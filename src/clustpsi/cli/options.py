@@ -1,19 +1,49 @@
 """Command-line options made from the dataclasses that define them, so that each is written down once."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, fields
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from clustpsi.config import Config
+from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, unknown_name
-from clustpsi.methods import as_text, make_method, method_types, parameters_of, settable
-from clustpsi.methods.base import Method
+from clustpsi.methods import MethodSpec, as_text, method_types, parameters_of
+from clustpsi.methods.base import Method, bounds
+from clustpsi.runs.config import Config
 
 METHOD_PANEL = "Parameters of methods"
 PAPER = "paper"  # the preset that the defaults are
+MOST_WORKERS = 1024
+
+
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """What the shell offers for a name, or for the last of several with commas between them.
+
+    >>> completing(["fedavg", "fedprox", "local"])("local,fed")
+    ['local,fedavg', 'local,fedprox']
+    """
+    known = list(names)
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in known if name.startswith(last)]
+
+    return complete
+
+
+complete_datasets = completing(DATASETS)
+complete_methods = completing(method_types())
+
+Methods = Annotated[
+    str,
+    typer.Option(
+        help="Methods, comma-separated, each as name or name:parameter=value:...; or all. A value here counts more "
+        "than the same parameter as an option.",
+        autocompletion=complete_methods,
+    ),
+]
 
 
 def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
@@ -39,8 +69,16 @@ def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Param
 def config_options(*left_out: str, panel: str | None = None) -> list[inspect.Parameter]:
     """An option for every setting of a run."""
     hints = get_type_hints(Config)
+    names: dict[str, Iterable[str]] = {"dataset": DATASETS}
     return [
-        _option(each.name, hints[each.name], each.default, _help(each), panel)
+        _option(
+            each.name,
+            hints[each.name],
+            each.default,
+            _help(each),
+            panel,
+            names.get(each.name, each.metadata["choices"]),
+        )
         for each in fields(Config)
         if each.name not in left_out and each.metadata  # the content is found, not given
     ]
@@ -49,67 +87,88 @@ def config_options(*left_out: str, panel: str | None = None) -> list[inspect.Par
 def method_options() -> list[inspect.Parameter]:
     """An option for every parameter of every method; its default is the method's own."""
     found: dict[str, tuple[type, list[tuple[type[Method], Any]]]] = {}
+    outer = []
     for kind in method_types().values():
+        if kind.inner_default is not None:
+            outer.append(f"{kind.name} {kind.inner_default.name}")
         for name, plain in parameters_of(kind).items():
             found.setdefault(name, (plain, []))[1].append((kind, kind.__dataclass_fields__[name]))
+    presets = _presets()
+    told = ", ".join(f"{name} ({what})" for name, what in presets.items())
+    inner = f"{', '.join(outer)}: single-model method that runs in each cluster"
     options = [
-        _option(
-            "preset",
-            str | None,
-            None,
-            "values of the methods' parameters: paper (the defaults), or robust (clust_psi_pfl with psi_epsilon 0.001 "
-            "and min_wpsi 0.1)",
-            METHOD_PANEL,
-        ),
-        _option(
-            "inner",
-            str | None,
-            None,
-            "clustering methods: single-model method that runs in each cluster (default: fedavg)",
-            METHOD_PANEL,
-        ),
+        _option("preset", str | None, None, f"values of the methods' parameters: {told}", METHOD_PANEL, presets),
+        _option("inner", str | None, None, inner, METHOD_PANEL, method_types()),
     ]
     for name, (plain, owners) in found.items():
         of = ", ".join(f"{kind.name}{'' if each.default is None else f' {each.default}'}" for kind, each in owners)
-        options.append(_option(name, plain | None, None, f"{of}: {_help(owners[0][1])}", METHOD_PANEL))
+        parameter = owners[0][1]
+        help = f"{of}: {_help(parameter)}"
+        options.append(_option(name, plain | None, None, help, METHOD_PANEL, parameter.metadata["choices"]))
     return options
 
 
+def _presets() -> dict[str, str]:
+    """The presets, and what each sets."""
+    sets: dict[str, list[str]] = {PAPER: ["the defaults"]}
+    for kind in method_types().values():
+        for name, values in kind.presets.items():
+            said = " and ".join(f"{key} {as_text(value)}" for key, value in values.items())
+            sets.setdefault(name, []).append(f"{kind.name} with {said}")
+    return {name: "; ".join(said) for name, said in sets.items()}
+
+
 def _help(parameter: "Field[Any]") -> str:
-    choices = parameter.metadata.get("choices")
+    """What an option means, and what it may be."""
+    choices, allowed = parameter.metadata["choices"], bounds(parameter.metadata)
     text: str = parameter.metadata["help"]
-    return f"{text}: {', '.join(choices)}" if choices else text
+    return f"{text}: {', '.join(choices)}" if choices else f"{text}; {allowed}" if allowed else text
 
 
-def _option(name: str, annotation: Any, default: Any, help: str, panel: str | None) -> inspect.Parameter:
-    flag = "--" + name.replace("_", "-")
-    declared = typer.Option(default, flag, help=help, rich_help_panel=panel, show_default=default is not None)
+def _option(
+    name: str, annotation: Any, default: Any, help: str, panel: str | None, offered: Iterable[str]
+) -> inspect.Parameter:
+    declared = typer.Option(
+        default,
+        "--" + name.replace("_", "-"),
+        help=help,
+        rich_help_panel=panel,
+        show_default=default is not None,
+        autocompletion=completing(offered),
+    )
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=declared, annotation=annotation)
 
 
-def chosen_methods(names: str, parameters: dict[str, Any]) -> list[str]:
-    """The methods of a comma-separated list, each with those of the given parameters that it has."""
+def chosen_methods(asked: str | Sequence[str], parameters: dict[str, Any]) -> list[str]:
+    """The methods of a comma-separated text or of a list, each with those of the given parameters that it has.
+
+    What a method's specification says itself counts more than a preset or a parameter.
+    """
     given = {key: as_text(value) for key, value in parameters.items() if value is not None}
     preset = given.pop("preset", PAPER)
-    known = {PAPER, *(name for kind in method_types().values() for name in kind.presets)}
-    if preset not in known:
-        raise unknown_name("preset", preset, known)
-    listed = list(method_types()) if names.strip() == "all" else names.split(",")
-    specs = [each.strip() for each in listed if each.strip()]
+    if preset not in _presets():
+        raise unknown_name("preset", preset, _presets())
+    if "inner" in given:  # with parameters of its own, perhaps
+        inner = MethodSpec.parse(given["inner"])
+        inner.build()
+        given |= {"inner": inner.name, **inner.values}
+    listed = asked.split(",") if isinstance(asked, str) else asked
+    specs = [MethodSpec.parse(each) for each in listed if each.strip()]
+    if specs == [MethodSpec("all")]:
+        specs = [MethodSpec(name) for name in method_types()]
     if not specs:
         raise ClustPSIError("--agg-method is empty: name at least one method, or all")
     used: set[str] = set()
     chosen = []
     for spec in specs:
-        method = make_method(spec)
-        has = settable(method, given.get("inner"))
-        wanted = {key: as_text(value) for key, value in method.presets.get(preset, {}).items()} | given
-        own = {key: value for key, value in wanted.items() if key in has and f":{key}=" not in spec}
-        used |= has
-        chosen.append(":".join([spec, *(f"{key}={value}" for key, value in own.items())]))
+        values = {key: as_text(value) for key, value in spec.kind.presets.get(preset, {}).items()}
+        full = spec.with_defaults(values | given)
+        used.update(full.parameters)
+        chosen.append(str(full))
     for key in given:
         if key not in used:
             flag = "--" + key.replace("_", "-")
             owners = ", ".join(name for name, kind in method_types().items() if key in kind.__dataclass_fields__)
-            raise ClustPSIError(f"{flag} is a parameter of {owners}, and no chosen method ({', '.join(specs)}) has it")
+            names = ", ".join(map(str, specs))
+            raise ClustPSIError(f"{flag} is a parameter of {owners}, and no chosen method ({names}) has it")
     return chosen

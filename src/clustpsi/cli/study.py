@@ -2,17 +2,28 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import typer
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from clustpsi.cli.lists import joined, numbers, texts
-from clustpsi.experiments import study
-from clustpsi.printing import console, print_table, printable
+from clustpsi.cli.notes import Quiet, notes
+from clustpsi.experiments.study_axes import (
+    CLASS_COUNTS,
+    KNOWN_MEASURES,
+    LEVELS,
+    MEASURES,
+    MODELS,
+    NUM_CLIENTS,
+    TARGETS,
+)
+from clustpsi.printing import console, counted, print_table, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -24,7 +35,7 @@ def studies() -> None:
 
 @app.command("metrics")
 def metrics(
-    dataset: Annotated[str, typer.Option(help="Data sets, comma-separated.")] = ",".join(study.CLASS_COUNTS),
+    dataset: Annotated[str, typer.Option(help="Data sets, comma-separated.")] = ",".join(CLASS_COUNTS),
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -32,23 +43,26 @@ def metrics(
             show_default="the paper's data sets by their known class counts",
         ),
     ] = None,
-    num_clients: Annotated[str, typer.Option(help="Numbers of clients.")] = joined(study.NUM_CLIENTS),
-    alphas: Annotated[str, typer.Option(help="Values of alpha (Dirichlet).")] = joined(study.LEVELS["dirichlet"]),
-    similarities: Annotated[str, typer.Option(help="Values of S (Similarity).")] = joined(study.LEVELS["similarity"]),
-    seeds: Annotated[int, typer.Option(help="Partitions of each kind.")] = 20,
-    measures: Annotated[
-        str, typer.Option(help=f"Measures to compare, of {', '.join(study.KNOWN_MEASURES)}.")
-    ] = ",".join(study.MEASURES),
-    models: Annotated[str, typer.Option(help="Regressors.")] = ",".join(study.MODELS),
+    num_clients: Annotated[str, typer.Option(help="Numbers of clients.")] = joined(NUM_CLIENTS),
+    alphas: Annotated[str, typer.Option(help="Values of alpha (Dirichlet).")] = joined(LEVELS["dirichlet"]),
+    similarities: Annotated[str, typer.Option(help="Values of S (Similarity).")] = joined(LEVELS["similarity"]),
+    seeds: Annotated[int, typer.Option(min=4, max=10_000, help="Partitions of each kind.")] = 20,
+    measures: Annotated[str, typer.Option(help=f"Measures to compare, of {', '.join(KNOWN_MEASURES)}.")] = ",".join(
+        MEASURES
+    ),
+    models: Annotated[str, typer.Option(help="Regressors.")] = ",".join(MODELS),
     held_out: Annotated[
         str,
         typer.Option(help="What the models do not see: seed (a quarter of the partitions) or dataset (each in turn)."),
     ] = "seed",
     output: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("study"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw the partitions again.")] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Predict alpha and S from the measures of thousands of partitions, and rank the measures."""
+    from clustpsi.experiments import study  # here, because pandas takes its time to load, and --help does not need it
+
     chosen, compared, names = texts("--models", models), texts("--measures", measures), texts("--dataset", dataset)
     study.check_analysis(chosen, compared, held_out, len(names))
     settings = study.StudySettings(
@@ -58,8 +72,8 @@ def metrics(
         numbers("--similarities", similarities, float),
         seeds,
     )
-    notes = console(stderr=True)
-    with notes.status("") as status:
+    told = notes(quiet)
+    with told.status("") as status:
         partitions = study.draw_partitions(
             settings, output, fresh=fresh, watch=lambda name: status.update(Text(f"partitions of {printable(name)}"))
         )
@@ -78,9 +92,9 @@ def metrics(
         print(json.dumps({"partitions": len(partitions), "held_out": held_out, **records}, indent=2))
         return
     shown = console()
-    shown.print(f"{len(partitions):,} partitions; models judged on held-out {held_out}s")
+    shown.print(f"{counted(len(partitions), 'partition')}; models judged on held-out {held_out}s")
     ranking = found.ranking()
-    protocols = {target: protocol for protocol, targets in study.TARGETS.items() for target in targets}
+    protocols = {target: protocol for protocol, targets in TARGETS.items() for target in targets}
     for target in ranking["target"].unique():
         title = f"{protocols[target]}: predict {target.replace('_', ' ')}"
         print_table(_table(title, ranking[ranking["target"] == target]), shown)
@@ -89,10 +103,10 @@ def metrics(
         "and means over the models. Spearman: with the level, over all partitions; within: mean over the data sets\n"
         "and numbers of clients; weakest: the weakest of them."
     )
-    notes.print(f"tables in {printable(str(output))}/", style="dim")
+    told.print(f"tables in {printable(str(output))}/", style="dim")
 
 
-def _table(title: str, rows: pd.DataFrame) -> Table:
+def _table(title: str, rows: "pd.DataFrame") -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE)
     table.add_column("measure", no_wrap=True)
     headings = {

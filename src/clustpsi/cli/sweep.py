@@ -1,7 +1,6 @@
 """``clustpsi sweep``: a grid of runs on all cores or on a Ray cluster, live."""
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,16 +15,25 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from clustpsi.cli.options import chosen_methods, config_options, method_options, with_options
-from clustpsi.config import Config
+from clustpsi.cli.notes import Quiet, notes
+from clustpsi.cli.options import (
+    MOST_WORKERS,
+    Methods,
+    chosen_methods,
+    complete_datasets,
+    config_options,
+    method_options,
+    with_options,
+)
+from clustpsi.cli.stopping import Stopped
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments.grid import PAPER, grid, paper_grid, read_grids, replaced, unique
-from clustpsi.experiments.sweep import Outcome, Processes, Sweep
-from clustpsi.results import Store
-from clustpsi.sources import Sources
+from clustpsi.printing import counted, printable
+from clustpsi.runs.config import Config
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
     from clustpsi.experiments.ray_backend import RayWorkers
+    from clustpsi.experiments.sweep import Outcome, Processes, Sweep
+    from clustpsi.runs.store import Store
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
 REFRESH = 0.25  # seconds between two pictures of the live view
@@ -35,7 +43,9 @@ DEFAULT_METHODS = "fedavg,local,clust_psi_pfl"
 def command(
     *,
     context: typer.Context,
-    dataset: Annotated[str, typer.Option(help="Data sets, comma-separated.")] = "digits",
+    dataset: Annotated[
+        str, typer.Option(help="Data sets, comma-separated.", autocompletion=complete_datasets)
+    ] = "digits",
     dirichlet: Annotated[str | None, typer.Option(help="Dirichlet partitions: values of alpha, 50,0.3 say.")] = None,
     similarity: Annotated[str | None, typer.Option(help="Similarity partitions: values of S, 1,0.03,0 say.")] = None,
     partitioner: Annotated[str, typer.Option(help="Instead of these two: partitioners, as in run.")] = "dirichlet",
@@ -43,9 +53,7 @@ def command(
         str | None, typer.Option(help="Levels for each of --partitioner.", show_default="as in run")
     ] = None,
     num_clients: Annotated[str, typer.Option(help="Numbers of clients, comma-separated.")] = "20",
-    agg_method: Annotated[
-        str, typer.Option(help="Methods, comma-separated, each as name or name:parameter=value:...; or all.")
-    ] = DEFAULT_METHODS,
+    agg_method: Methods = DEFAULT_METHODS,
     seeds_list: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "42,0,1",
     file: Annotated[
         Path | None, typer.Option("--grid", help="TOML file with the grid; options given here take precedence.")
@@ -59,13 +67,15 @@ def command(
         typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once, one process each.", show_default="one per core")
+        int | None,
+        typer.Option(min=1, max=MOST_WORKERS, help="Runs at once, one process each.", show_default="one per core"),
     ] = None,
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: host:port, ray://host:port, auto, or local."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many runs there are and are left.")] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     **options: Any,
 ) -> None:
@@ -85,29 +95,37 @@ def command(
     }
     given = {key: value for key, value in (axes | options).items() if _is_given(context, key)}
     configs = _configs(given, paper, file)
+
+    from clustpsi.experiments.sweep import Sweep
+    from clustpsi.runs.sources import Sources
+    from clustpsi.runs.store import Store
+
     store = Store(output)
     cluster = None if ray is None else _cluster(ray, store, data_dir, workers)
     known, unknown = (Sources(data_dir) if cluster is None else cluster).identify(configs)
     sweep = Sweep([*known, *unknown], store, unknown)
+    if dry_run and as_json:
+        print(json.dumps(_summary(sweep, 0.0), indent=2))
+        return
     if dry_run:
         missing = f"; {len(unknown)} of them lack their data: {next(iter(unknown.values()))}" if unknown else ""
-        print(f"{_sentence(sweep)}{missing}")
+        print(printable(f"{_sentence(sweep)}{missing}"))
         return
+    told = notes(quiet)
     started = time.monotonic()
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         if sweep.num_pending or sweep.elsewhere or unknown:
-            with _View(sweep):
+            with _View(sweep, told):
                 sweep.go(cluster or _processes(sweep, workers, data_dir))
-    except KeyboardInterrupt:
-        print(f"stopped: {_sentence(sweep)}; the same command goes on from here", file=sys.stderr)
-        raise typer.Exit(130) from None
+    except Stopped as stopped:
+        stopped.progress = _sentence(sweep)
+        raise
     if as_json:
         print(json.dumps(_summary(sweep, time.monotonic() - started), indent=2))
     else:
-        print(f"{_sentence(sweep)}; {sweep.computed} computed now; runs in {output}/", file=sys.stderr)
+        told.print(printable(f"{_sentence(sweep)}; {sweep.computed} computed now; runs in {output}/"))
         for config, reason in sweep.failed.items():
-            print(f"failed: {config.folder_name}: {reason}", file=sys.stderr)
+            print(printable(f"failed: {config.folder_name}: {reason}"), file=sys.stderr)
     if sweep.failed:
         raise typer.Exit(1)
 
@@ -122,6 +140,8 @@ def _is_given(context: typer.Context, option: str) -> bool:
 
 def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Config]:
     """The runs that are asked for."""
+    from clustpsi.experiments.grid import PAPER, grid, paper_grid, read_grids, replaced, unique
+
     settings = {each.name for each in config_options()} | {"dirichlet", "similarity", "seeds_list"}
     own = {key: value for key, value in given.items() if key in settings}
     parameters = {key: value for key, value in given.items() if key not in settings}
@@ -129,39 +149,41 @@ def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Conf
     def runs(values: Mapping[str, Any]) -> list[Config]:
         values = replaced(values, own)
         asked = values.get("agg_method", DEFAULT_METHODS)
-        methods = chosen_methods(asked if isinstance(asked, str) else ",".join(map(str, asked)), parameters)
+        if not isinstance(asked, str) and not (
+            isinstance(asked, list) and all(isinstance(each, str) for each in asked)
+        ):
+            raise ClustPSIError(f"the grid's agg_method must be a text or a list of texts, not {asked!r}")
+        methods = chosen_methods(asked, parameters)
         return (paper_grid if paper else grid)(values | {"agg_method": methods})
 
     grids: Sequence[Mapping[str, Any]] = [PAPER] if paper else read_grids(file) if file else [{}]
     return unique(run for values in grids for run in runs(values))
 
 
-def _cluster(address: str, store: Store, data_dir: Path | None, workers: int | None) -> "RayWorkers":
+def _cluster(address: str, store: "Store", data_dir: Path | None, workers: int | None) -> "RayWorkers":
     from clustpsi.experiments.ray_backend import RayWorkers
 
     return RayWorkers(address, store, data_dir, workers)
 
 
-def _processes(sweep: Sweep, workers: int | None, data_dir: Path | None) -> Processes:
+def _processes(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Processes":
     if workers is None:
         from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
 
         workers = cpu_count()
+    from clustpsi.experiments.sweep import Processes
+
     return Processes(min(workers, max(1, sweep.num_pending + len(sweep.elsewhere))), sweep.store, data_dir)
 
 
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def _sentence(sweep: Sweep) -> str:
+def _sentence(sweep: "Sweep") -> str:
     left = len(sweep.configs) - len(sweep.finished) - len(sweep.failed) - len(sweep.infeasible)
     counts = {"finished": len(sweep.finished), "infeasible": len(sweep.infeasible), "failed": len(sweep.failed)}
     parts = [f"{count} {what}" for what, count in (counts | {"left": left}).items() if count or what == "finished"]
-    return f"{len(sweep.configs)} runs: {', '.join(parts)}"
+    return f"{counted(len(sweep.configs), 'run')}: {', '.join(parts)}"
 
 
-def _summary(sweep: Sweep, seconds: float) -> dict[str, Any]:
+def _summary(sweep: "Sweep", seconds: float) -> dict[str, Any]:
     named = {
         what: [{"run": config.folder_name, "reason": reason} for config, reason in runs.items()]
         for what, runs in (("failed", sweep.failed), ("infeasible", sweep.infeasible))
@@ -179,11 +201,11 @@ def _summary(sweep: Sweep, seconds: float) -> dict[str, Any]:
 class _View:
     """The live view on a terminal; elsewhere a line for each run that has ended."""
 
-    def __init__(self, sweep: Sweep) -> None:
-        self.console = Console(stderr=True)
+    def __init__(self, sweep: "Sweep", told: Console) -> None:
+        self.console = told
         self.sweep, self.started, self.shown = sweep, time.monotonic(), 0.0
         self.live: Live | None = None
-        if self.console.is_terminal:
+        if told.is_terminal and not told.quiet:
             self.live = Live(console=self.console, auto_refresh=False, get_renderable=lambda: self._picture(sweep))
         sweep.notify, sweep.show = self._notify, self._show
 
@@ -195,27 +217,24 @@ class _View:
         if self.live is not None:
             self.live.stop()
 
-    def _show(self, sweep: Sweep) -> None:
+    def _show(self, sweep: "Sweep") -> None:
         if self.live is not None and time.monotonic() - self.shown > REFRESH:
             self.live.refresh()
             self.shown = time.monotonic()
 
-    def _notify(self, config: Config, outcome: Outcome) -> None:
+    def _notify(self, config: Config, outcome: "Outcome") -> None:
         name = _name(config)
         if self.live is None:
             left = self.sweep.seconds_left()
             ended = len(self.sweep.finished) + len(self.sweep.failed) + len(self.sweep.infeasible)
             reason = f": {outcome.reason}" if outcome.reason else ""
             guess = "" if left is None else f", {_clock(left)} left"
-            print(
-                f"[{ended}/{len(self.sweep.configs)}{guess}] {outcome.status}: {name}{reason}",
-                file=sys.stderr,
-                flush=True,
-            )
+            text = f"[{ended}/{len(self.sweep.configs)}{guess}] {outcome.status}: {name}{reason}"
+            self.console.print(printable(text))
         elif outcome.status == "failed":
-            self.console.print(Text(f"failed: {name}: {outcome.reason}", style="red"))
+            self.console.print(printable(f"failed: {name}: {outcome.reason}"), style="red")
 
-    def _picture(self, sweep: Sweep) -> Group:
+    def _picture(self, sweep: "Sweep") -> Group:
         total = len(sweep.configs)
         ended = len(sweep.finished) + len(sweep.failed) + len(sweep.infeasible)
         left = sweep.seconds_left()
@@ -224,7 +243,7 @@ class _View:
             ProgressBar(total=total, completed=ended, width=30),
             f"{len(sweep.finished)}/{total} done",
             f"{len(sweep.running)} running",
-            f"[red]{len(sweep.failed)} failed[/]" if sweep.failed else "0 failed",
+            Text(f"{len(sweep.failed)} failed", style="red" if sweep.failed else ""),
             f"{len(sweep.infeasible)} infeasible",
             *([f"{len(sweep.elsewhere)} in another sweep"] if sweep.elsewhere else []),
             _clock(time.monotonic() - self.started),
@@ -238,13 +257,13 @@ class _View:
                 if step is None
                 else (f"round {step.round}/{step.num_rounds}", f"accuracy {step.accuracy:.3f}")
             )
-            body.add_row("", _name(run.config), *now)
+            body.add_row("", Text(printable(_name(run.config))), *now)
         return Group(head, body)
 
 
 def _name(config: Config) -> str:
     level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
-    clients = "" if config.num_clients is None else f", {config.num_clients} clients"
+    clients = "" if config.num_clients is None else f", {counted(config.num_clients, 'client')}"
     return f"{config.dataset}, {config.partitioner}{level}{clients}, {config.agg_method}, seed {config.seed}"
 
 

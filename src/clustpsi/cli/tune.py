@@ -3,25 +3,32 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from clustpsi.cli.lists import parse_seeds
-from clustpsi.cli.options import config_options, with_options
+from clustpsi.cli.notes import Quiet, notes
+from clustpsi.cli.options import MOST_WORKERS, complete_methods, config_options, with_options
+from clustpsi.cli.stopping import Stopped
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
-from clustpsi.experiments.sweep import Pool, Processes, Sweep
-from clustpsi.experiments.tune import TRAINING, Search, ThisProcess
-from clustpsi.results import Store
+from clustpsi.experiments.hyperparameters import TRAINING
+from clustpsi.printing import console, counted, print_table, printable
+
+if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
+    from clustpsi.experiments.sweep import Pool, Sweep
 
 SHOWN = 10  # combinations in the terminal; the CSV and --json have them all
 
 
 def command(
     agg_method: Annotated[
-        str, typer.Option(help="The method, as name or name:parameter=value:...; what has a value is not searched.")
+        str,
+        typer.Option(
+            help="The method, as name or name:parameter=value:...; what has a value is not searched.",
+            autocompletion=complete_methods,
+        ),
     ] = "fedavg",
     grid: Annotated[
         list[str] | None,
@@ -34,9 +41,13 @@ def command(
         typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; 1 stays in one process.", show_default="one per core")
+        int | None,
+        typer.Option(
+            min=1, max=MOST_WORKERS, help="Runs at once; 1 stays in one process.", show_default="one per core"
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many runs there are and are left.")] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
     **settings: Any,
 ) -> None:
@@ -44,27 +55,39 @@ def command(
 
     Test data is never touched. The same command again computes only what is not finished.
     """
+    from clustpsi.experiments.sweep import Sweep
+    from clustpsi.experiments.tune import Search
+    from clustpsi.runs.store import Store
+
     search = Search.of(agg_method, _changes(grid or []), settings | {"seeds_list": parse_seeds(seeds_list)})
     search = search.identified(data_dir)
     store = Store(output)
     sweep = Sweep(search.configs, store)
-    if dry_run:
-        print(f"{len(search.configs)} runs, {sweep.num_pending} of them to be computed")
+    if dry_run and as_json:
+        print(json.dumps({"runs": len(search.configs), "pending": sweep.num_pending}, indent=2))
         return
+    if dry_run:
+        print(f"{counted(len(search.configs), 'run')}, {sweep.num_pending} of them to be computed")
+        return
+    told = notes(quiet)
     if sweep.num_pending or sweep.elsewhere:
         try:
-            with Console(stderr=True).status("") as status:
+            with told.status("") as status:
                 sweep.show = lambda state: status.update(_progress(state))
+                if not told.is_terminal:
+                    sweep.notify = lambda config, outcome: told.print(
+                        printable(f"{_progress(sweep)}: {outcome.status}: {config.agg_method}, seed {config.seed}")
+                    )
                 sweep.go(_pool(sweep, workers, data_dir))
-        except KeyboardInterrupt:
-            print(f"stopped after {_progress(sweep)}; the same command goes on from here", file=sys.stderr)
-            raise typer.Exit(130) from None
+        except Stopped as stopped:
+            stopped.progress = _progress(sweep)
+            raise
     for reason in sweep.infeasible.values():
         raise InfeasiblePartition(reason)
     if len(sweep.failed) == len(search.configs):
         raise ClustPSIError(f"every run failed: {next(iter(sweep.failed.values()))}")
     for config, reason in sweep.failed.items():
-        print(f"failed: {config.folder_name}: {reason}", file=sys.stderr)
+        print(printable(f"failed: {config.folder_name}: {reason}"), file=sys.stderr)
     ranking = search.ranking(store)
     file = store.root / search.write(store, ranking)
     rows = ranking.to_dict("records")
@@ -74,19 +97,19 @@ def command(
         return
     table = Table(
         *search.space,
-        title=f"{agg_method} on {search.configs[0].dataset}: {len(rows)} combinations",
+        title=f"{agg_method} on {search.configs[0].dataset}: {counted(len(rows), 'combination')}",
         caption=f"accuracy on validation data, round {search.configs[0].comm_rounds}",
     )
-    table.add_column("accuracy", justify="right")
+    table.add_column("accuracy", justify="right", no_wrap=True)
     for row in rows[:SHOWN]:
         spread = f" ± {row['std']:.3f}" if row["seeds"] > 1 else ""
         table.add_row(*(str(row[key]) for key in search.space), f"{row['accuracy']:.4f}{spread}")
-    console = Console()
-    console.print(table)
+    shown = console()
+    print_table(table, shown)
     if len(rows) > SHOWN:
-        console.print(f"... and {len(rows) - SHOWN:,} more in {file}")
-    console.print("best:", style="bold")
-    print(f"  {flags}")
+        shown.print(printable(f"... and {len(rows) - SHOWN:,} more in {file}"))
+    shown.print("best:", style="bold")
+    print(f"  {printable(flags)}")
 
 
 with_options(command, config_options("agg_method", "seed", "validation", *TRAINING))
@@ -102,14 +125,18 @@ def _changes(assignments: list[str]) -> dict[str, str]:
     return changes
 
 
-def _progress(sweep: Sweep) -> str:
+def _progress(sweep: "Sweep") -> str:
     left = sweep.seconds_left()
     ended = len(sweep.finished) + len(sweep.failed) + len(sweep.infeasible)
-    return f"{ended} of {len(sweep.configs)} runs" + ("" if left is None else f", about {left / 60:.0f} minutes left")
+    return f"{ended} of {counted(len(sweep.configs), 'run')}" + (
+        "" if left is None else f", about {left / 60:.0f} minutes left"
+    )
 
 
-def _pool(sweep: Sweep, workers: int | None, data_dir: Path | None) -> Pool:
+def _pool(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Pool":
     from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
+    from clustpsi.experiments.sweep import Processes
+    from clustpsi.experiments.tune import ThisProcess
 
     size = min(workers or cpu_count(), sweep.num_pending)
     return ThisProcess(sweep.store, data_dir) if size <= 1 else Processes(size, sweep.store, data_dir)

@@ -59,7 +59,7 @@ def discard(folder: Path) -> None:
 
 
 def _places(folder: Path) -> tuple[Path, Path]:
-    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     return folder / ".clustpsi", platformdirs.user_cache_path("clustpsi") / "parsed" / f"{folder.name}-{name}"
 
 

@@ -37,10 +37,18 @@ class DataMissing(ClustPSIError):
     """A data set's files are not in the data folder."""
 
 
+def user_path(name: str | Path) -> Path:
+    """A path as people write it, with ~ for a home folder."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise ClustPSIError(f"{name} starts with a home folder that does not exist") from None
+
+
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """The folder that holds one sub-folder a data set: the argument, ``CLUSTPSI_DATA``, or one in the user's cache."""
     chosen = data_dir or os.environ.get("CLUSTPSI_DATA")
-    return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("clustpsi") / "data"
+    return user_path(chosen) if chosen else platformdirs.user_cache_path("clustpsi") / "data"
 
 
 def missing(folder: Path, *needed: str) -> DataMissing:
@@ -114,7 +122,7 @@ def is_file_name(dataset: str) -> bool:
     >>> [is_file_name(name) for name in ("digits", "birds.csv", "data/birds", "birds")]
     [False, True, True, False]
     """
-    path = Path(dataset).expanduser()
+    path = user_path(dataset)
     return dataset not in DATASETS and (bool(path.suffix) or len(path.parts) > 1 or is_there(path))
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from clustpsi.config import Config
 from clustpsi.datasets import DATASETS, is_file_name
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method
-from clustpsi.report.paper import DATASETS as PAPER_DATASETS
-from clustpsi.report.paper import INFEASIBLE, LEVELS, METHODS, NUM_CLIENTS, SEEDS
+from clustpsi.paper import DATASETS as PAPER_DATASETS
+from clustpsi.paper import INFEASIBLE, LEVELS, METHODS, NUM_CLIENTS, SEEDS
+from clustpsi.runs.config import Config
 
 #: The paper's grid: its two big tables.
 PAPER: Mapping[str, Any] = {
@@ -35,6 +35,8 @@ PAPER: Mapping[str, Any] = {
 #: Which axis varies slowest: with seeds outside of partitions, a first complete table is there after one seed's runs,
 #: and with methods innermost, the runs that share a federation follow each other.
 _ORDER = ("dataset", "seed", "partition", "num_clients")
+
+LARGEST_FILE = 1_000_000  # characters of a TOML file
 
 _SHORT = {"dirichlet": "alpha", "similarity": "S"}
 _PARTITIONS = (*_SHORT, "partitioner", "non_iid_param")
@@ -106,7 +108,11 @@ def replaced(values: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]
 def read_grids(path: Path) -> list[dict[str, Any]]:
     """The grids of a TOML file: the whole file, or each of its ``[[grid]]`` tables with what stands above them."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise ClustPSIError(f"the grid {path} has more than {LARGEST_FILE:,} characters: is it a grid?")
+        values = tomllib.loads(text)
     except OSError as error:
         raise ClustPSIError(f"cannot read the grid {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

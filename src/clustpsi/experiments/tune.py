@@ -16,52 +16,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.experiments.grid import grid
+from clustpsi.experiments.hyperparameters import OWN, TRAINING, TUNABLE
 from clustpsi.experiments.sweep import Event, Worker
-from clustpsi.methods import make_method, method_spec, settable
-from clustpsi.results import Store, write_csv
-from clustpsi.sources import Sources
-
-Values = Sequence[Any]
-
-#: The paper's table of hyper-parameters: what holds for all methods...
-TRAINING: dict[str, Values] = {
-    "lr": (0.001, 0.01, 0.1),
-    "batch_size": (16, 32, 64),
-    "optimizer": ("adam", "sgd"),
-}
-
-#: ... and each method's own. The tau of FedOpt and that of FedCLS have names of their own here. Clust-PSI-PFL chooses
-#: its number of clusters by itself.
-OWN: dict[str, dict[str, Values]] = {
-    "fedprox": {"mu": (0.001, 0.01, 0.1)},
-    "fedavgm": {"momentum": (0.7, 0.9, 0.99)},
-    "fedadagrad": {"tau_adaptivity": (0.01, 0.1), "eta": (0.1, 0.3162), "eta_l": (0.01, 1.0)},
-    "fedyogi": {
-        "tau_adaptivity": (0.001, 0.01, 0.1),
-        "eta": (0.001, 0.01),
-        "eta_l": (0.01, 1.0),
-        "beta1": (0.9, 0.99),
-        "beta2": (0.9, 0.99),
-    },
-    "fedadam": {
-        "tau_adaptivity": (0.001, 0.01, 0.1),
-        "eta": (0.001, 0.01),
-        "eta_l": (0.01, 1.0),
-        "beta1": (0.9, 0.99),
-        "beta2": (0.9, 0.99),
-    },
-    "poc": {"d_poc": (6, 8, 10, 16)},
-    "haccs": {"rho_haccs": (0.1, 0.5, 0.95)},
-    "fedcls": {"tau_fedcls": (0.1, 0.5, 0.95)},
-    "cfl": {"eps1": (0.00001, 0.0001, 0.001), "eps2": (0.001, 0.01, 0.1), "gamma": (0.1, 0.5, 0.9)},
-    "fedsoft": {"n_fedsoft": (5, 10, 50)},
-}
-
-#: Settings of a run that a search may vary; the others say what is learnt and how it is judged.
-TUNABLE = ("lr", "batch_size", "optimizer", "local_epochs", "fraction", "comm_rounds", "model")
+from clustpsi.methods import MethodSpec, as_text, make_method, method_spec
+from clustpsi.printing import counted
+from clustpsi.runs.config import Config
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import Store, write_csv
 
 
 def search_space(method: str, changes: Mapping[str, str] | None = None) -> dict[str, list[str]]:
@@ -79,17 +42,16 @@ def search_space(method: str, changes: Mapping[str, str] | None = None) -> dict[
     >>> search_space("fedprox", {"lr": "0.01", "batch_size": "32"})
     {'lr': ['0.01'], 'batch_size': ['32'], 'optimizer': ['adam', 'sgd'], 'mu': ['0.001', '0.01', '0.1']}
     """
-    made = make_method(method)
-    own = settable(made)
-    fixed = {part.partition("=")[0].strip().replace("-", "_") for part in method.split(":")[1:]}
+    spec = MethodSpec.parse(method)
+    spec.build()
     space = {key: [str(value) for value in values] for key, values in TRAINING.items()}
-    space |= {key: [str(value) for value in values] for key, values in OWN.get(made.name, {}).items()}
-    space = {key: values for key, values in space.items() if key not in fixed}
+    space |= {key: [str(value) for value in values] for key, values in OWN.get(spec.name, {}).items()}
+    space = {key: values for key, values in space.items() if key not in spec.values}
     for key, text in (changes or {}).items():
-        if key in fixed:
+        if key in spec.values:
             raise ClustPSIError(f"{key} has a value in {method!r} and a list of them in the grid: give it once")
-        if key not in own and key not in TUNABLE:
-            raise unknown_name("hyper-parameter", key, own | set(TUNABLE))
+        if key not in spec.parameters and key not in TUNABLE:
+            raise unknown_name("hyper-parameter", key, {*spec.parameters, *TUNABLE})
         space[key] = [value.strip() for value in text.split(",") if value.strip()]
         if not space[key] or len(set(space[key])) < len(space[key]):
             raise ClustPSIError(f"the grid's {key} must be one or more different values, not {text!r}")
@@ -124,10 +86,7 @@ class Search:
         given = dict(settings or {})
         training = {key: values for key, values in space.items() if key in TUNABLE}
         own = {key: values for key, values in space.items() if key not in TUNABLE}
-        specs = [
-            ":".join([method, *(f"{key}={value}" for key, value in zip(own, values, strict=True))])
-            for values in itertools.product(*own.values())
-        ]
+        specs = [_spec(method, dict(zip(own, values, strict=True))) for values in itertools.product(*own.values())]
         configs = grid({**given, **training, "agg_method": specs, "validation": True})
         return cls(method, space, given, tuple(configs))
 
@@ -162,13 +121,13 @@ class Search:
             if set(scores) == seeds
         ]
         if not rows:
-            raise ClustPSIError(f"no combination of the grid has all its {len(seeds)} seeds finished")
+            raise ClustPSIError(f"no combination of the grid has all of {counted(len(seeds), 'seed')} finished")
         return pd.DataFrame(rows).sort_values("accuracy", ascending=False, kind="stable").reset_index(drop=True)
 
     def flags(self, best: Mapping[str, Any]) -> str:
         """What to add to ``clustpsi run`` to train with a combination."""
-        own = [f"{key}={best[key]}" for key in self.space if key not in TUNABLE]
-        flags = ["--agg-method", method_spec(make_method(":".join([self.method, *own])))]
+        own = {key: as_text(best[key]) for key in self.space if key not in TUNABLE}
+        flags = ["--agg-method", _spec(self.method, own)]
         for key in self.space:
             if key in TUNABLE:
                 flags += ["--" + key.replace("_", "-"), f"{best[key]}"]
@@ -185,6 +144,12 @@ class Search:
     def _combination(self, config: Config) -> tuple[Any, ...]:
         method = make_method(config.agg_method)
         return tuple(_value(config if key in TUNABLE else method, key) for key in self.space)
+
+
+def _spec(method: str, values: Mapping[str, str]) -> str:
+    """A method with these parameters besides its own, in its canonical form."""
+    spec = MethodSpec.parse(method)
+    return method_spec(MethodSpec(spec.name, {**spec.values, **values}).build())
 
 
 class ThisProcess:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isabstract
@@ -25,7 +25,7 @@ from clustpsi.methods.local import Local
 from clustpsi.methods.poc import PoC
 from clustpsi.methods.prior_pfl import PriorPFL
 
-__all__ = ["Method", "as_text", "make_method", "method_spec", "method_types", "parameters_of", "settable"]
+__all__ = ["Method", "MethodSpec", "as_text", "make_method", "method_spec", "method_types", "parameters_of"]
 
 BUILT_IN: tuple[type[Method], ...] = (
     Centralized,
@@ -69,6 +69,11 @@ def _offered(entry: EntryPoint, known: Mapping[str, type[Method]]) -> type[Metho
         raise ClustPSIError("it must be a subclass of clustpsi.methods.Method with a start, a round and a deploy")
     if kind.name != entry.name:
         raise ClustPSIError(f"the class calls itself {kind.name!r}, and the entry point must have the same name")
+    for key, plain in parameters_of(kind).items():
+        if "help" not in kind.__dataclass_fields__[key].metadata:
+            raise ClustPSIError(f"its parameter {key!r} must be made with clustpsi.methods.base.option")
+        if plain not in (int, float, str, bool):
+            raise ClustPSIError(f"its parameter {key!r} must be an int, float, str or bool, not {plain!r}")
     return kind
 
 
@@ -78,21 +83,98 @@ def parameters_of(kind: type[Method]) -> dict[str, type]:
     return {f.name: _plain(hints[f.name]) for f in fields(kind) if f.name != "inner"}
 
 
-def settable(method: Method, inner: str | None = None) -> set[str]:
-    """What can be set for a method: its own parameters and those of the method inside it, or of ``inner`` there."""
-    own = set(parameters_of(type(method)))
-    inside: Method | None = getattr(method, "inner", None)
-    if inside is None:
-        return own
-    kind = method_types().get(inner or inside.name, type(inside))
-    return own | {"inner"} | set(parameters_of(kind))
-
-
 def _plain(hint: Any) -> type:
     if isinstance(hint, UnionType):
         hint = next(arg for arg in get_args(hint) if arg is not type(None))
     plain: type = hint
     return plain
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method as people write it, ``name:parameter=value:...``: what it is called and what they say about it.
+
+    >>> spec = MethodSpec.parse("poc:d-poc=4")
+    >>> spec.values, str(spec.with_defaults({"d_poc": "6", "poc_rule": "all_d", "mu": "0.1"}))
+    ({'d_poc': '4'}, 'poc:d_poc=4:poc_rule=all_d')
+    """
+
+    name: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> "MethodSpec":
+        name, *assignments = (part.strip() for part in text.split(":"))
+        values: dict[str, str] = {}
+        for assignment in assignments:
+            key, equals, value = assignment.partition("=")
+            key = key.strip().replace("-", "_")
+            if not equals:
+                raise ClustPSIError(f"{text!r}: {assignment!r} should read parameter=value")
+            if key in values:
+                raise ClustPSIError(f"{text!r} gives {key} twice: give it once")
+            values[key] = value.strip()
+        return cls(name, values)
+
+    @classmethod
+    def of(cls, method: Method) -> "MethodSpec":
+        """The shortest specification of a method: only what differs from the defaults."""
+        changed: dict[str, str] = {}
+        for parameter in fields(method):
+            value = getattr(method, parameter.name)
+            if isinstance(value, Method):
+                inner = cls.of(value)
+                if type(value) is not method.inner_default:
+                    changed[parameter.name] = inner.name
+                changed.update(inner.values)
+            elif parameter.default is MISSING or value != parameter.default:
+                changed[parameter.name] = as_text(value)
+        return cls(method.name, changed)
+
+    def __str__(self) -> str:
+        return ":".join([self.name, *(f"{key}={value}" for key, value in self.values.items())])
+
+    @property
+    def kind(self) -> type[Method]:
+        kinds = method_types()
+        if self.name not in kinds:
+            raise unknown_name("method", self.name, kinds)
+        return kinds[self.name]
+
+    @property
+    def inner(self) -> type[Method] | None:
+        """The kind of method that runs inside this one, for methods that have one."""
+        default = self.kind.inner_default
+        return default if default is None else _single_model(self.values.get("inner", default.name))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """What can be said about the method: its own parameters, then those of the method inside it."""
+        own = tuple(parameters_of(self.kind))
+        return own if self.inner is None else (*own, "inner", *parameters_of(self.inner))
+
+    def with_defaults(self, values: Mapping[str, str]) -> "MethodSpec":
+        """The same with those of the values that are the method's and about which it says nothing itself."""
+        says = dict(self.values)
+        if self.inner is not None and "inner" in values:
+            says.setdefault("inner", values["inner"])
+        known = MethodSpec(self.name, says).parameters
+        more = {key: value for key, value in values.items() if key in known and key not in says}
+        return MethodSpec(self.name, says | more)
+
+    def build(self) -> Method:
+        """The method; a value that it does not know or allow is a :class:`ClustPSIError`."""
+        called = self.name if self.inner is None else f"{self.name} with {self.inner.name} inside"
+        for key in self.values:
+            if key not in self.parameters:
+                has = f"; it has {', '.join(self.parameters)}" if self.parameters else ""
+                raise ClustPSIError(f"{called} has no parameter {key!r}{has}")
+        own = parameters_of(self.kind)
+        arguments = {key: _parse(self.kind, key, own[key], value) for key, value in self.values.items() if key in own}
+        if self.inner is not None:
+            rest = {key: value for key, value in self.values.items() if key not in own and key != "inner"}
+            arguments["inner"] = MethodSpec(self.inner.name, rest).build()
+        return self.kind(**arguments)
 
 
 def make_method(spec: str) -> Method:
@@ -101,33 +183,16 @@ def make_method(spec: str) -> Method:
     >>> make_method("clust_psi_pfl:psi_features=signed").psi_features
     'signed'
     """
-    name, *assignments = (part.strip() for part in spec.split(":"))
-    values: dict[str, str] = {}
-    for assignment in assignments:
-        key, equals, value = assignment.partition("=")
-        if not equals:
-            raise ClustPSIError(f"{spec!r}: {assignment!r} should read parameter=value")
-        values[key.strip().replace("-", "_")] = value.strip()
-    kinds = method_types()
-    if name not in kinds:
-        raise unknown_name("method", name, kinds)
-    return _build(kinds[name], values)
+    return MethodSpec.parse(spec).build()
 
 
-def _build(kind: type[Method], values: dict[str, str]) -> Method:
-    own, name = parameters_of(kind), kind.name
-    known, inside = list(own), None
-    if "inner" in kind.__dataclass_fields__:
-        inside = _single_model(values.get("inner", FedAvg.name))
-        known, name = [*own, "inner", *parameters_of(inside)], f"{name} with {inside.name} inside"
-    for key in values:
-        if key not in known:
-            raise ClustPSIError(f"{name} has no parameter {key!r}" + (f"; it has {', '.join(known)}" if known else ""))
-    arguments = {key: _parse(kind, key, own[key], value) for key, value in values.items() if key in own}
-    if inside is not None:
-        rest = {key: value for key, value in values.items() if key not in own and key != "inner"}
-        arguments["inner"] = _build(inside, rest)
-    return kind(**arguments)
+def method_spec(method: Method) -> str:
+    """The shortest text from which :func:`make_method` gives this method back.
+
+    >>> method_spec(make_method("clust_psi_pfl:psi-features=signed:min_wpsi=0"))
+    'clust_psi_pfl:psi_features=signed'
+    """
+    return str(MethodSpec.of(method))
 
 
 def _single_model(name: str) -> type[SingleModel]:
@@ -147,23 +212,6 @@ def _parse(kind: type[Method], key: str, plain: type, value: str) -> Any:
     except ValueError:
         article = {int: "a whole number", float: "a number"}.get(plain, f"a {plain.__name__}")
         raise ClustPSIError(f"{kind.name}: {key} must be {article}, not {value!r}") from None
-
-
-def method_spec(method: Method) -> str:
-    """The shortest text from which :func:`make_method` gives this method back: only what differs from the defaults.
-
-    >>> method_spec(make_method("clust_psi_pfl:psi-features=signed:min_wpsi=0"))
-    'clust_psi_pfl:psi_features=signed'
-    """
-    changed = []
-    for parameter in fields(method):
-        value = getattr(method, parameter.name)
-        if isinstance(value, Method):
-            inner = method_spec(value)
-            changed += [f"inner={inner}"] if inner != FedAvg.name else []
-        elif parameter.default is MISSING or value != parameter.default:
-            changed.append(f"{parameter.name}={as_text(value)}")
-    return ":".join([method.name, *changed])
 
 
 def as_text(value: Any) -> str:

@@ -1,5 +1,6 @@
 """What every method is: a start, a round, and the model that each client ends up with."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods.orders import Deployment, LabelCounts, LabelPresence, Model, Work
+from clustpsi.limits import LARGEST
+from clustpsi.orders import Deployment, LabelCounts, LabelPresence, Model, Work
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Method(ABC):
     paper: ClassVar[str]
     # Named sets of parameters other than the defaults, which are the paper's.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    # Of a method that runs another one inside it, its field `inner`: the kind that is taken unless one is named.
+    inner_default: ClassVar["type[Method] | None"] = None
 
     def __post_init__(self) -> None:
         for key, parameter in self.__dataclass_fields__.items():
@@ -125,6 +129,12 @@ class Method(ABC):
     def label_counts(self, setting: Setting) -> Work[NDArray[np.int64]]:
         """Ask the clients how many training samples they have of each class: (len(clients), C)."""
         counts: NDArray[np.int64] = yield from self._labels(LabelCounts(setting.clients), "label counts")
+        silent = setting.clients[counts.sum(axis=1) == 0]
+        if len(silent):
+            raise ClustPSIError(
+                f"{self.name} needs every client's label counts, and {len(silent)} of {len(setting.clients)} clients "
+                f"did not send any (client {silent[0]}, for one): leave them out of the federation"
+            )
         return counts
 
     def label_presence(self, setting: Setting) -> Work[NDArray[np.bool_]]:
@@ -156,16 +166,25 @@ def check_option(what: str, value: Any, metadata: Mapping[str, Any]) -> None:
     choices = metadata.get("choices") or ()
     if choices and value not in choices:
         raise ClustPSIError(f"{what} must be one of {', '.join(choices)}, not {value!r}")
+    if value == "":
+        raise ClustPSIError(f"{what} is empty: give it a value, or leave it away")
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
+    if isinstance(value, int) and value > LARGEST and metadata.get("most") is None:
+        metadata = {**metadata, "most": LARGEST}
     least, most, above = metadata.get("least"), metadata.get("most"), metadata.get("above")
     low = least is None or value >= least
     high = most is None or value <= most
-    if low and high and (above is None or value > above) and np.isfinite(value):
+    if low and high and (above is None or value > above) and (isinstance(value, int) or math.isfinite(value)):
         return
-    bounds = [
-        f"at least {least:g}" if least is not None else "",
-        f"above {above:g}" if above is not None else "",
-        f"at most {most:g}" if most is not None else "",
-    ]
-    raise ClustPSIError(f"{what} must be a number {' and '.join(filter(None, bounds))}".rstrip() + f", not {value}")
+    raise ClustPSIError(f"{what} must be a number {bounds(metadata)}".rstrip() + f", not {value}")
+
+
+def bounds(metadata: Mapping[str, Any]) -> str:
+    """Which numbers an :func:`option` allows, in words.
+
+    >>> bounds({"least": 1, "most": 1_000_000}), bounds({"above": 0.0})
+    ('at least 1 and at most 1,000,000', 'above 0')
+    """
+    words = {"least": "at least", "above": "above", "most": "at most"}
+    return " and ".join(f"{words[key]} {metadata[key]:,.10g}" for key in words if metadata.get(key) is not None)

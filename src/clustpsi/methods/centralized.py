@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from clustpsi.limits import check_visits
 from clustpsi.methods.base import Method, Setting, State, option
-from clustpsi.methods.orders import Deployment, TrainPooled, Work
+from clustpsi.orders import Deployment, TrainPooled, Work
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,22 @@ class Centralized(Method):
     )
 
     def start(self, setting: Setting) -> Work[State]:
+        rows = int(setting.sizes[setting.clients].sum())
+        check_visits(rows, -(-self._epochs(setting) // setting.num_rounds), "all clients together")
         yield from ()
         return State(models=(setting.initial(0),))
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
-        total = self.cl_epochs or max(1, round(setting.fraction * setting.num_rounds * setting.local_epochs))
+        total = self._epochs(setting)
         epochs = total * t // setting.num_rounds - total * (t - 1) // setting.num_rounds
         if epochs == 0:
             return state
         pooled = yield TrainPooled(state.models[0], epochs, state.memory.get("optimizer"))
         return State(models=(pooled.model,), memory={"optimizer": pooled.optimizer_state})
+
+    def _epochs(self, setting: Setting) -> int:
+        """In all rounds together."""
+        return self.cl_epochs or max(1, round(setting.fraction * setting.num_rounds * setting.local_epochs))
 
     def deploy(self, setting: Setting, state: State) -> Deployment:
         return Deployment(state.models, np.zeros(len(setting.clients), np.int64))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods.base import Method, Setting, State, option
 from clustpsi.methods.fedavg import FedAvg, SingleModel
-from clustpsi.methods.orders import Deployment, Work, together
+from clustpsi.orders import Deployment, Work, together
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class ClustPSIPFL(Method):
     paper: ClassVar[str] = "Jimenez-Gutierrez et al., Clust-PSI-PFL"
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"robust": {"psi_epsilon": 1e-3, "min_wpsi": 0.1}}
+    inner_default: ClassVar[type[Method] | None] = FedAvg
 
     tau_clusters: int | None = option(None, "number of clusters (default: the best silhouette decides)", least=1)
     psi_features: str = option(

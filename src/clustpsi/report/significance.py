@@ -20,13 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method, method_spec
+from clustpsi.printing import counted
 from clustpsi.report.sheet import Entry, Line, Sheet
 from clustpsi.report.tables import (
     SCORES,
     SERVER,
     Level,
     comparable,
-    counted,
     dataset_rank,
     dataset_title,
     having,
@@ -80,7 +80,7 @@ def difference_tables(
     Parameters
     ----------
     runs
-        From :func:`clustpsi.report.runs.read_runs`.
+        From :func:`clustpsi.runs.frame.read_runs`.
     reference
         The method.
     score

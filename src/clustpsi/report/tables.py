@@ -7,11 +7,12 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from clustpsi.config import Config
+from clustpsi import paper
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method
-from clustpsi.report import paper
+from clustpsi.printing import counted
 from clustpsi.report.sheet import Entry, Line, Sheet
+from clustpsi.runs.config import Config
 
 Level = tuple[str, float | None]
 
@@ -64,7 +65,7 @@ def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFra
     Parameters
     ----------
     runs
-        From :func:`clustpsi.report.runs.read_runs`.
+        From :func:`clustpsi.runs.frame.read_runs`.
     num_clients
         K; by default the largest in the runs.  Centralized learning is the same for every K.
     """
@@ -75,7 +76,7 @@ def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFra
     of_size = runs["num_clients"].isna() | (runs["num_clients"] == wanted)
     if wanted is not None and not (of_size & ~central).any() and not central.all():
         there = ", ".join(map(str, sorted(clients.unique())))
-        raise ClustPSIError(f"no run has {wanted} clients: there are runs with {there}")
+        raise ClustPSIError(f"no run has {counted(wanted, 'client')}: there are runs with {there}")
     most = runs[central].groupby("dataset")["num_clients"].transform("max")
     kept = runs[~central & of_size | (runs["num_clients"] == most.reindex(runs.index)) & central]
     for dataset, group in kept.groupby("dataset", sort=False):
@@ -127,15 +128,6 @@ def left_out_notes(runs: pd.DataFrame) -> list[str]:
         updates = counted(int(group["left_out"].sum()), "update")
         cells.append(f"{method_title(method)} at {level_title(level)} on {dataset_title(dataset)} ({updates})")
     return [f"{counted(len(hit), 'run')} left out clients whose update was not finite: {', '.join(cells)}"]
-
-
-def counted(number: int, what: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "run"), counted(2000, "update")
-    ('1 run', '2,000 updates')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def method_title(method: str) -> str:
@@ -198,7 +190,7 @@ def score_table(
     Parameters
     ----------
     runs
-        From :func:`clustpsi.report.runs.read_runs`.
+        From :func:`clustpsi.runs.frame.read_runs`.
     score
         One of :data:`SCORES`.
     spread

@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import LATER_OPTIONS, READABLE, Config
 from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
 from clustpsi.exact import read_exact_csv
-from clustpsi.experiments import infeasible
-from clustpsi.report.clusters import COLUMNS as COMPOSITION
-from clustpsi.report.clusters import composition
-from clustpsi.results import RunFolder, Store
+from clustpsi.runs import infeasible
+from clustpsi.runs.composition import COLUMNS as COMPOSITION
+from clustpsi.runs.composition import composition
+from clustpsi.runs.config import LATER_OPTIONS, READABLE, Config
+from clustpsi.runs.store import RunFolder, Store
 
 SETTINGS = tuple(each.name for each in fields(Config))
 TOTALS = ("num_parameters", "tau", "participants", "left_out", "bytes_up", "bytes_down")
@@ -138,7 +138,7 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
     for key, text in filters.items():
         wanted = {_canonical(dataset_name(each.strip()) if key == "dataset" else each) for each in text.split(",")}
         given = runs[key].map(lambda value: _canonical("none" if pd.isna(value) else str(value)))
-        kept = given.isin(wanted)
+        kept = given.map(wanted.__contains__)  # not isin, which fails at names that are not UTF-8
         if key not in infeasible.SETTINGS:
             kept |= runs["status"] == "infeasible"
         runs = runs[kept]

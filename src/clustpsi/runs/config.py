@@ -9,21 +9,20 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from clustpsi.datasets.files import is_file_name
+from clustpsi.datasets.files import is_file_name, user_path
 from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.limits import LARGEST
 from clustpsi.methods import make_method, method_spec
 from clustpsi.methods.base import check_option, option
-
-# How skewed a partition is where nobody says: strongly.
-LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
-NUM_CLIENTS = 20
+from clustpsi.partition import DEFAULT_CLIENTS, DEFAULT_LEVELS
 
 # Options that came later: where they have their defaults, runs are written as before there were any, and keep their
 # names.
 LATER_OPTIONS = ("word_vectors", "content", "drop", "drop_unlabelled", "min_class", "sep", "no_header")
 
-LONGEST = 100  # characters of a data set's or a method's name in a folder's name, which may have 255
+# Characters of a run's folder name, and of the data set's part in it: file systems allow 255 bytes.
+LONGEST_NAME, LONGEST_DATASET = 200, 64
 
 # Of run folders: raised when a run of an older version can no longer be continued.  Format 1 did not name its data.
 FORMAT = 2
@@ -35,7 +34,7 @@ READABLE = (1, FORMAT)
 class Config:
     """One run.  The fields are the command line's options, with the paper's names and values where it has them.
 
-    Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.sources.identified` fills in.
+    Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.runs.sources.identified` fills in.
     """
 
     dataset: str = option("digits", "name of a data set, or a file: a table (CSV, Parquet, ...) or arrays (NPZ)")
@@ -60,10 +59,16 @@ class Config:
     )
     non_iid_param: float | None = option(
         None,
-        "alpha of the Dirichlet partition (above 0; default 0.1), S of the Similarity partition (0 to 1; default 0.03)",
+        "alpha of the Dirichlet partition (above 0; default 0.1, or more where the data has no such partition), S of "
+        "the Similarity partition (0 to 1; default 0.03)",
+        most=1e6,
     )
     num_clients: int | None = option(
-        None, f"K, the number of clients (default: {NUM_CLIENTS}; natural clients: all there are)", least=2
+        None,
+        f"K, the number of clients (default: {DEFAULT_CLIENTS}, or fewer where the data has no such partition; natural "
+        "clients: all there are)",
+        least=2,
+        most=10_000_000,
     )
     split: str = option(
         "auto",
@@ -76,14 +81,14 @@ class Config:
         None, "file of word vectors (GloVe's text format) for models of text; they are not trained"
     )
     agg_method: str = option("fedavg", "the method, as name:parameter=value:...")
-    comm_rounds: int = option(40, "T, communication rounds", least=1)
-    local_epochs: int = option(5, "E, epochs of local training in a round", least=1)
+    comm_rounds: int = option(40, "T, communication rounds", least=1, most=1_000_000)
+    local_epochs: int = option(5, "E, epochs of local training in a round", least=1, most=1_000_000)
     fraction: float = option(0.5, "q, share of the clients that a round trains", above=0, most=1)
     optimizer: str = option("adam", "of local training", choices=("adam", "sgd"))
     lr: float = option(0.001, "learning rate of local training", above=0)
-    batch_size: int = option(32, "of local training", least=1)
-    eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1)
-    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0)
+    batch_size: int = option(32, "of local training", least=1, most=LARGEST)
+    eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1, most=1_000_000)
+    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0, most=LARGEST)
     content: str | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -109,9 +114,9 @@ class Config:
                         "--partitioner natural): leave one of them out"
                     )
         elif num_clients is None:
-            num_clients = NUM_CLIENTS
-        if param is None or partitioner not in LEVELS:
-            param = LEVELS.get(partitioner)
+            num_clients = DEFAULT_CLIENTS
+        if param is None or partitioner not in DEFAULT_LEVELS:
+            param = DEFAULT_LEVELS.get(partitioner)
         if partitioner == "dirichlet" and not (param is not None and 0 < param < math.inf):
             raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
         if partitioner == "similarity" and not (param is not None and 0 <= param <= 1):
@@ -151,13 +156,15 @@ class Config:
 
     @property
     def folder_name(self) -> str:
-        """Readable, unique name of this run's folder."""
+        """Readable, unique name of this run's folder; long names are shortened, which the hash at its end makes up."""
         level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
-        where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST]
-        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)[:LONGEST]
+        where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST_DATASET]
+        how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
         clients = "" if self.num_clients is None else f"k{self.num_clients}"
-        parts = [where, f"{self.partitioner}{level}", clients, how, f"seed{self.seed}"]
-        return "-".join([part for part in parts if part] + [self.digest])
+        before = [part for part in (where, f"{self.partitioner}{level}", clients) if part]
+        after = [f"seed{self.seed}", self.digest]
+        room = LONGEST_NAME - len("-".join([*before, "", *after]))
+        return "-".join([*before, how[:room], *after])
 
     @property
     def digest(self) -> str:
@@ -195,4 +202,4 @@ def column_names(text: str | None) -> tuple[str, ...]:
 
 def canonical_path(name: str) -> str:
     """One spelling for all names of a file."""
-    return str(Path(name).expanduser().resolve())
+    return str(user_path(name).resolve())

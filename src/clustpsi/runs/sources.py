@@ -5,15 +5,16 @@ same hash, and every change of the data to another one.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clustpsi.config import Config
 from clustpsi.datasets import Dataset, data_folder, is_file_name, load_dataset
-from clustpsi.datasets.files import is_there, reading
+from clustpsi.datasets.files import is_there, reading, user_path
 from clustpsi.errors import ClustPSIError
+from clustpsi.federation import workable
+from clustpsi.runs.config import Config
 
 
 class Sources:
@@ -50,16 +51,30 @@ class Sources:
     def _stamp(self, config: Config) -> Any:
         """What changes whenever the data may have changed."""
         if is_file_name(config.dataset):
-            path = Path(config.dataset).expanduser()
+            path = user_path(config.dataset)
             return _file_hash(path) if is_there(path) and path.is_file() else None
         folder = data_folder(self.data_dir) / config.dataset
         files = sorted(path for path in folder.rglob("*") if path.is_file() and ".clustpsi" not in path.parts)
         return folder, [(path, path.stat().st_size, path.stat().st_mtime_ns, path.stat().st_ino) for path in files]
 
 
+def settled(config: Config, dataset: Dataset, seeds: Sequence[int]) -> Config:
+    """A run with a partition that exists for its data and for all seeds, as far as the user has left that open."""
+    partitioner = config.checked().partitioner
+    if partitioner in (None, "natural") or None not in (config.non_iid_param, config.num_clients):
+        return config
+    assert partitioner is not None
+    level, clients = workable(dataset, partitioner, seeds, config.non_iid_param, config.num_clients, config.split)
+    return replace(config, non_iid_param=level, num_clients=clients)
+
+
 def identified(config: Config, dataset: Dataset) -> Config:
-    """A run together with the content of its data; one that has been identified before must be given the same data."""
-    found = content(config, dataset)
+    """A run together with the content of its data."""
+    return with_content(config, content(config, dataset))
+
+
+def with_content(config: Config, found: str) -> Config:
+    """A run with the content of its data; one that has been identified before must be given the same data."""
     if config.content not in (None, found):
         raise ClustPSIError(
             f"the data of {config.dataset} is not what it was when this run was set up: start the command again"
@@ -71,7 +86,7 @@ def content(config: Config, dataset: Dataset) -> str:
     """The hash of everything a run reads: its data set and, where it uses them, its word vectors."""
     if config.word_vectors is None:
         return dataset.content
-    return f"{dataset.content}-{_file_hash(Path(config.word_vectors).expanduser())}"
+    return f"{dataset.content}-{_file_hash(user_path(config.word_vectors))}"
 
 
 def _file_hash(path: Path) -> str:

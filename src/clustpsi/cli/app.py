@@ -1,0 +1,41 @@
+"""The commands, put together."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from clustpsi.cli import data, diagnose, figure, methods, run, study, sweep, table, tune
+
+app = typer.Typer(
+    name="clustpsi",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"clustpsi {version('clustpsi')}")
+        raise typer.Exit
+
+
+@app.callback()
+def clustpsi(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Federated learning when clients' data differ: measure label skew, cluster clients by PSI, train, compare."""
+
+
+app.command("run")(run.command)
+app.command("diagnose")(diagnose.command)
+app.command("sweep")(sweep.command)
+app.command("tune")(tune.command)
+app.command("methods")(methods.command)
+app.command("figure")(figure.command)
+app.add_typer(study.app, name="study")
+app.add_typer(table.app, name="table")
+app.add_typer(data.app, name="data")

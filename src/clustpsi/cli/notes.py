@@ -1,0 +1,21 @@
+"""What a command says besides its result: notes and progress on standard error, which --quiet silences."""
+
+import warnings
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from clustpsi.errors import ClustPSIWarning
+from clustpsi.printing import console
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress on standard error, only errors.")]
+
+
+def notes(quiet: bool) -> Console:
+    """Where notes and progress go."""
+    shown = console(stderr=True)
+    shown.quiet = quiet
+    if quiet:
+        warnings.simplefilter("ignore", ClustPSIWarning)
+    return shown

@@ -1,0 +1,31 @@
+"""What fits into this machine: asked before any work, so that too much is a sentence and not the end of the process."""
+
+import os
+
+from clustpsi.errors import ClustPSIError
+
+LARGEST = 2**31 - 1  # rows are numbered, and visits counted, in 32 bits
+COPIES = 2  # of an order of visits: the one that is made, and the device's
+
+
+def memory() -> int | None:
+    """Bytes of this machine's memory, where the system tells."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return None
+
+
+def check_visits(rows: int, epochs: int, whose: str, at_once: int = 1) -> None:
+    """Refuse an order of visits (so many epochs over so many rows, ``at_once`` of them) that memory cannot hold.
+
+    >>> check_visits(1_000, 5, "the largest client")
+    """
+    visits, limit = rows * epochs, memory()
+    needed = 4 * COPIES * at_once * visits
+    if visits <= LARGEST and (limit is None or needed <= limit):
+        return
+    raise ClustPSIError(
+        f"{epochs:,} epochs over the {rows:,} training rows of {whose} are more than one round can hold here "
+        f"({needed / 1e9:,.0f} GB): take fewer epochs"
+    )
