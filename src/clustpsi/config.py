@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from clustpsi.datasets.files import is_file_name
+from clustpsi.datasets.files import expanded, is_file_name
 from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.limits import LARGEST
@@ -203,4 +203,4 @@ def column_names(text: str | None) -> tuple[str, ...]:
 
 def canonical_path(name: str) -> str:
     """One spelling for all names of a file."""
-    return str(Path(name).expanduser().resolve())
+    return str(expanded(name).resolve())

@@ -12,7 +12,7 @@ from typing import Any
 
 from clustpsi.config import Config
 from clustpsi.datasets import Dataset, data_folder, is_file_name, load_dataset
-from clustpsi.datasets.files import is_there, reading
+from clustpsi.datasets.files import expanded, is_there, reading
 from clustpsi.errors import ClustPSIError
 
 
@@ -50,7 +50,7 @@ class Sources:
     def _stamp(self, config: Config) -> Any:
         """What changes whenever the data may have changed."""
         if is_file_name(config.dataset):
-            path = Path(config.dataset).expanduser()
+            path = expanded(config.dataset)
             return _file_hash(path) if is_there(path) and path.is_file() else None
         folder = data_folder(self.data_dir) / config.dataset
         files = sorted(path for path in folder.rglob("*") if path.is_file() and ".clustpsi" not in path.parts)
@@ -71,7 +71,7 @@ def content(config: Config, dataset: Dataset) -> str:
     """The hash of everything a run reads: its data set and, where it uses them, its word vectors."""
     if config.word_vectors is None:
         return dataset.content
-    return f"{dataset.content}-{_file_hash(Path(config.word_vectors).expanduser())}"
+    return f"{dataset.content}-{_file_hash(expanded(config.word_vectors))}"
 
 
 def _file_hash(path: Path) -> str:

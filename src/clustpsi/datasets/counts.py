@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from clustpsi import skew
+from clustpsi.datasets.files import expanded
 from clustpsi.datasets.labels import Name, Parts, assign_parts, read_clients, read_labels
 from clustpsi.datasets.table_files import read_table
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
@@ -72,7 +73,7 @@ def read_counts(
     if isinstance(table, pd.DataFrame):
         where, frame = "the table", table
     else:
-        path = Path(table).expanduser()
+        path = expanded(table)
         where, frame = str(path), read_table(path, sep=sep, no_header=no_header)
     index = frame.index
     frame, parts = assign_parts(frame, where, label=label, client=client, drop=drop)

@@ -16,6 +16,7 @@ from clustpsi import skew
 from clustpsi.clustering import PSIClustering
 from clustpsi.config import Config
 from clustpsi.datasets import Dataset, load_dataset
+from clustpsi.datasets.files import expanded
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
 from clustpsi.experiments.study import draw_counts
 from clustpsi.experiments.study_axes import LEVELS, MEASURES
@@ -119,7 +120,7 @@ def check_request(name: str, request: Request, output: Path | None = None) -> No
             )
     if output is not None:
         style.check_format(output)
-        inputs = [Path(source).expanduser() for source in (request.dataset, request.runs) if source is not None]
+        inputs = [expanded(source) for source in (request.dataset, request.runs) if source is not None]
         for path in (output, output.with_suffix(".csv")):
             check_writable(path)
             if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
