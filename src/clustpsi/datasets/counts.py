@@ -15,11 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from clustpsi import skew
-<<<<<<< HEAD
 from clustpsi.datasets.files import user_path
-=======
-from clustpsi.datasets.files import expanded
->>>>>>> tables
 from clustpsi.datasets.labels import Name, Parts, assign_parts, read_clients, read_labels
 from clustpsi.datasets.table_files import read_table
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
@@ -77,11 +73,7 @@ def read_counts(
     if isinstance(table, pd.DataFrame):
         where, frame = "the table", table
     else:
-<<<<<<< HEAD
         path = user_path(table)
-=======
-        path = expanded(table)
->>>>>>> tables
         where, frame = str(path), read_table(path, sep=sep, no_header=no_header)
     index = frame.index
     frame, parts = assign_parts(frame, where, label=label, client=client, drop=drop)

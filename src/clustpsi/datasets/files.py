@@ -36,35 +36,18 @@ class DataMissing(ClustPSIError):
     """A data set's files are not in the data folder."""
 
 
-<<<<<<< HEAD
 def user_path(name: str | Path) -> Path:
     """A path as people write it, with ~ for a home folder."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
         raise ClustPSIError(f"{name} starts with a home folder that does not exist") from None
-=======
-def expanded(path: str | Path) -> Path:
-    """A path with the user's home for ~; ~ and the name of nobody is the name of a file, as it is to a shell.
-
-    >>> expanded("~nobody-of-this-name/birds.csv").name
-    'birds.csv'
-    """
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
->>>>>>> tables
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """The folder that holds one sub-folder a data set: the argument, ``CLUSTPSI_DATA``, or one in the user's cache."""
     chosen = data_dir or os.environ.get("CLUSTPSI_DATA")
-<<<<<<< HEAD
     return user_path(chosen) if chosen else platformdirs.user_cache_path("clustpsi") / "data"
-=======
-    return expanded(chosen) if chosen else platformdirs.user_cache_path("clustpsi") / "data"
->>>>>>> tables
 
 
 def missing(folder: Path, *needed: str) -> DataMissing:
@@ -138,11 +121,7 @@ def is_file_name(dataset: str) -> bool:
     >>> [is_file_name(name) for name in ("digits", "birds.csv", "data/birds", "birds")]
     [False, True, True, False]
     """
-<<<<<<< HEAD
     path = user_path(dataset)
-=======
-    path = expanded(dataset)
->>>>>>> tables
     return dataset not in DATASETS and (bool(path.suffix) or len(path.parts) > 1 or is_there(path))
 
 

@@ -20,11 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.datasets.base import ClientIds, Dataset
-<<<<<<< HEAD
 from clustpsi.datasets.files import check_file, check_header, reading, too_large, unpacked_limit, user_path
-=======
-from clustpsi.datasets.files import check_file, check_header, expanded, reading, too_large, unpacked_limit
->>>>>>> tables
 from clustpsi.datasets.labels import Labels, Name, Parts, assign_parts, read_clients, read_labels
 from clustpsi.datasets.table_files import NEEDED, kind_of, read_table
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
@@ -111,11 +107,7 @@ def from_table(
     >>> dataset.class_names, dataset.model, dataset.prepare(np.arange(3)).shape
     (('a', 'b'), 'logistic', (4, 4))
     """
-<<<<<<< HEAD
     path = user_path(table) if isinstance(table, str | Path) else None
-=======
-    path = expanded(table) if isinstance(table, str | Path) else None
->>>>>>> tables
     if label is None:
         raise ClustPSIError(
             f"{path or 'the table'} needs the name of its label column: give --label (label= in Python)"

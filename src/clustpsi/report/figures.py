@@ -15,11 +15,7 @@ import pandas as pd
 from clustpsi import skew
 from clustpsi.clustering import PSIClustering
 from clustpsi.datasets import Dataset, load_dataset
-<<<<<<< HEAD
 from clustpsi.datasets.files import user_path
-=======
-from clustpsi.datasets.files import expanded
->>>>>>> tables
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
 from clustpsi.experiments.study import draw_counts
 from clustpsi.experiments.study_axes import LEVELS, MEASURES
@@ -124,11 +120,7 @@ def check_request(name: str, request: Request, output: Path | None = None) -> No
             )
     if output is not None:
         style.check_format(output)
-<<<<<<< HEAD
         inputs = [user_path(source) for source in (request.dataset, request.runs) if source is not None]
-=======
-        inputs = [expanded(source) for source in (request.dataset, request.runs) if source is not None]
->>>>>>> tables
         for path in (output, output.with_suffix(".csv")):
             check_writable(path)
             if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):

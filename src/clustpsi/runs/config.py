@@ -9,11 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD:src/clustpsi/runs/config.py
 from clustpsi.datasets.files import is_file_name, user_path
-=======
-from clustpsi.datasets.files import expanded, is_file_name
->>>>>>> tables:src/clustpsi/config.py
 from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.limits import LARGEST
@@ -206,8 +202,4 @@ def column_names(text: str | None) -> tuple[str, ...]:
 
 def canonical_path(name: str) -> str:
     """One spelling for all names of a file."""
-<<<<<<< HEAD:src/clustpsi/runs/config.py
     return str(user_path(name).resolve())
-=======
-    return str(expanded(name).resolve())
->>>>>>> tables:src/clustpsi/config.py

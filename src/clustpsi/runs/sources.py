@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustpsi.datasets import Dataset, data_folder, is_file_name, load_dataset
-<<<<<<< HEAD:src/clustpsi/runs/sources.py
 from clustpsi.datasets.files import is_there, reading, user_path
-=======
-from clustpsi.datasets.files import expanded, is_there, reading
->>>>>>> tables:src/clustpsi/sources.py
 from clustpsi.errors import ClustPSIError
 from clustpsi.federation import workable
 from clustpsi.runs.config import Config
@@ -55,11 +51,7 @@ class Sources:
     def _stamp(self, config: Config) -> Any:
         """What changes whenever the data may have changed."""
         if is_file_name(config.dataset):
-<<<<<<< HEAD:src/clustpsi/runs/sources.py
             path = user_path(config.dataset)
-=======
-            path = expanded(config.dataset)
->>>>>>> tables:src/clustpsi/sources.py
             return _file_hash(path) if is_there(path) and path.is_file() else None
         folder = data_folder(self.data_dir) / config.dataset
         files = sorted(path for path in folder.rglob("*") if path.is_file() and ".clustpsi" not in path.parts)
@@ -94,11 +86,7 @@ def content(config: Config, dataset: Dataset) -> str:
     """The hash of everything a run reads: its data set and, where it uses them, its word vectors."""
     if config.word_vectors is None:
         return dataset.content
-<<<<<<< HEAD:src/clustpsi/runs/sources.py
     return f"{dataset.content}-{_file_hash(user_path(config.word_vectors))}"
-=======
-    return f"{dataset.content}-{_file_hash(expanded(config.word_vectors))}"
->>>>>>> tables:src/clustpsi/sources.py
 
 
 def _file_hash(path: Path) -> str:
