@@ -1,16 +1,19 @@
 """Time and silhouette of the search for the number of clusters, next to the same search with scikit-learn.
 
-    python benchmarks/clustering.py                       # 100 clients, the whole grid, two partitions a cell
+    python benchmarks/clustering.py                       # 100 clients, the whole grid, two partitions per cell
     python benchmarks/clustering.py --quick               # 100 clients, four cells, one partition
     python benchmarks/clustering.py --clients 100 1000    # scikit-learn takes minutes for each cell of 1,000 clients
-    python benchmarks/clustering.py --clients 1000000     # no scikit-learn: time and peak memory only
+    python benchmarks/clustering.py --alone best --clients 2000 --classes 10 1000 --cells alpha=0.3 alpha=5
+    python benchmarks/clustering.py --alone best --clients 1000000 --cells alpha=0.3
 
 The loop with scikit-learn is ``KMeans(n_clusters=j, n_init=10, random_state=0)`` and ``silhouette_score`` for
-j = 2..K-1 on the same standardized features. Both run on one thread, one after the other; seconds are CPU time, which a
-busy machine distorts least, but for the last form, where they are those of the clock.
+j = 2..K-1 on the same standardized features; ``--alone`` goes without it, with search "best" or "plain", and prints
+time and peak memory. Everything runs on one thread, one after the other; seconds are CPU time, which a busy machine
+distorts least.
 """
 
 import argparse
+import itertools
 import resource
 import time
 import warnings
@@ -25,42 +28,48 @@ from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
 from clustpsi.clustering import PSIClustering
+from clustpsi.kmeans import SEARCHES, SearchName
 
-CLASSES, SAMPLES_PER_CLIENT = 10, 600
+SAMPLES_PER_CLIENT = 600
 GRID = [
     *(("alpha", value) for value in (0.05, 0.09, 0.2, 0.3, 0.7, 5.0, 50.0)),
     *(("S", value) for value in (0.0, 0.03, 0.1, 0.5, 1.0)),
 ]
 QUICK = [("alpha", 0.09), ("alpha", 5.0), ("S", 0.0), ("S", 0.1)]
-LARGEST_COMPARED = 2_000
 
 Counts = NDArray[np.int64]
 
 
-def dirichlet(clients: int, alpha: float, rng: np.random.Generator) -> Counts:
+def dirichlet(clients: int, classes: int, alpha: float, rng: np.random.Generator) -> Counts:
     """Each class is spread over the clients by a Dirichlet draw; clients with under ten samples get ten of a class."""
-    shares = rng.dirichlet(np.full(clients, alpha), size=CLASSES).T
-    counts = np.floor(shares * (SAMPLES_PER_CLIENT * clients // CLASSES)).astype(np.int64)
+    shares = rng.dirichlet(np.full(clients, alpha), size=classes).T
+    counts = np.floor(shares * (SAMPLES_PER_CLIENT * clients // classes)).astype(np.int64)
     small = np.flatnonzero(counts.sum(axis=1) < 10)
-    counts[small, rng.integers(0, CLASSES, len(small))] += 10
+    counts[small, rng.integers(0, classes, len(small))] += 10
     return counts
 
 
-def similarity(clients: int, share: float, rng: np.random.Generator) -> Counts:
+def similarity(clients: int, classes: int, share: float, rng: np.random.Generator) -> Counts:
     """A share of the samples is dealt at random, the rest sorted by label and cut into equal chunks."""
-    labels = rng.permutation(np.arange(clients * SAMPLES_PER_CLIENT) % CLASSES)
+    labels = rng.permutation(np.arange(clients * SAMPLES_PER_CLIENT) % classes)
     dealt = round(share * len(labels))
-    counts = np.zeros((clients, CLASSES), dtype=np.int64)
+    counts = np.zeros((clients, classes), dtype=np.int64)
     for part in (labels[:dealt], np.sort(labels[dealt:])):
         chunks = part[: len(part) // clients * clients].reshape(clients, -1)
-        counts += np.stack([(chunks == label).sum(axis=1) for label in range(CLASSES)], axis=1)
+        counts += np.stack([(chunks == label).sum(axis=1) for label in range(classes)], axis=1)
     return counts
 
 
-def timed(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> tuple[Any, float]:
-    start = clock()
+def drawn(clients: int, classes: int, cell: tuple[str, float], seed: int) -> Counts:
+    kind, value = cell
+    draw = dirichlet if kind == "alpha" else similarity
+    return draw(clients, classes, value, np.random.default_rng(seed))
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.process_time()
     result = work()
-    return result, clock() - start
+    return result, time.process_time() - start
 
 
 def scikit_learn_search(points: NDArray[np.float64]) -> tuple[int, float]:
@@ -75,14 +84,13 @@ def scikit_learn_search(points: NDArray[np.float64]) -> tuple[int, float]:
     return tau, best
 
 
-def compare(clients: int, cells: list[tuple[str, float]], partitions: int) -> None:
+def compare(clients: int, classes: int, cells: list[tuple[str, float]], partitions: int) -> None:
     print(f"\n{clients:,} clients        scikit-learn                 clustpsi")
     print("cell         seed  tau  silhouette  seconds  tau  silhouette  seconds   faster  difference")
     ratios, differences = [], []
     for seed in range(partitions):
         for kind, value in cells:
-            draw = dirichlet if kind == "alpha" else similarity
-            counts = draw(clients, value, np.random.default_rng(seed))
+            counts = drawn(clients, classes, (kind, value), seed)
             ours, seconds = timed(lambda counts=counts: PSIClustering(random_state=0).fit(counts))
             points = ours.transform(counts)
             (tau, theirs), their_seconds = timed(lambda points=points: scikit_learn_search(points))
@@ -98,16 +106,25 @@ def compare(clients: int, cells: list[tuple[str, float]], partitions: int) -> No
           f"lowest silhouette difference {min(differences):+.4f}")  # fmt: skip
 
 
-def large(clients: int) -> None:
-    counts = dirichlet(clients, 0.3, np.random.default_rng(0))
-    fitted, seconds = timed(lambda: PSIClustering(random_state=0).fit(counts), time.perf_counter)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"\n{clients:,} clients, alpha 0.3: {fitted.n_clusters_} clusters in {seconds:.1f} s, peak {peak:.2f} GiB")
+def alone(clients: int, classes: int, cells: list[tuple[str, float]], partitions: int, search: SearchName) -> None:
+    for seed in range(partitions):
+        for kind, value in cells:
+            counts = drawn(clients, classes, (kind, value), seed)
+            fitted, seconds = timed(lambda counts=counts: PSIClustering(search=search, random_state=0).fit(counts))
+            tau = fitted.n_clusters_
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            print(
+                f"{clients:,} clients, {classes:,} classes, {kind} {value:g}, seed {seed}, {search}: {seconds:.2f} s, "
+                f"tau {tau}, silhouette {fitted.silhouette_scores_[tau]:.4f}, peak so far {peak:.2f} GiB",
+                flush=True,
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=[100])
+    parser.add_argument("--classes", type=int, nargs="+", default=[10])
+    parser.add_argument("--alone", choices=SEARCHES, help="this search without scikit-learn")
     parser.add_argument("--quick", action="store_true", help="four cells of the grid, one partition each")
     parser.add_argument("--cells", nargs="+", metavar="KIND=VALUE", help="only these cells, such as alpha=0.3 S=0.1")
     parser.add_argument("--partitions", type=int, default=2, help="partitions of each cell")
@@ -118,12 +135,14 @@ def main() -> None:
     # Fewer distinct clients than clusters, as with S = 0, is no news here.
     warnings.simplefilter("ignore", ConvergenceWarning)
     with threadpool_limits(1):
-        PSIClustering().fit(np.eye(4, dtype=np.int64))  # first use loads code
-        for clients in arguments.clients:
-            if clients > LARGEST_COMPARED:
-                large(clients)
+        for first in (4, 300):  # first use loads code, and with many clients compiles it
+            PSIClustering(max_clusters=2).fit(np.eye(first, dtype=np.int64))
+        for clients, classes in itertools.product(arguments.clients, arguments.classes):
+            partitions = 1 if arguments.quick else arguments.partitions
+            if arguments.alone:
+                alone(clients, classes, cells, partitions, arguments.alone)
             else:
-                compare(clients, cells, 1 if arguments.quick else arguments.partitions)
+                compare(clients, classes, cells, partitions)
 
 
 if __name__ == "__main__":

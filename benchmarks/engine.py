@@ -3,7 +3,7 @@
     python benchmarks/engine.py [--quick]
 
 Needs ``pip install -e '.[benchmark]'``.  Logistic regression, 10 features and 2 classes, 100 clients of 14,000 rows,
-batch 32, 5 epochs, half of the clients a round.  PyTorch is timed on a part of one client and scaled by its steps.
+batch 32, 5 epochs, half of the clients per round.  PyTorch is timed on a part of one client and scaled by its steps.
 Then a small federation is trained for the same number of rounds on both sides, with the same clients, and tested.
 """
 
@@ -20,8 +20,8 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
-from clustpsi.methods.orders import Deployment, Evaluate, Train
 from clustpsi.models import build_model
+from clustpsi.orders import Deployment, Evaluate, Train
 
 BATCH, EPOCHS, FEATURES = 32, 5, 10
 

@@ -16,8 +16,8 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
-from clustpsi.methods.orders import Train
 from clustpsi.models import build_model
+from clustpsi.orders import Train
 
 ROWS, FEATURES, CLASSES = 64, 30, 13
 

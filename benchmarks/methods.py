@@ -2,7 +2,7 @@
 
     python benchmarks/methods.py [--rounds 5]
 
-Clients of 120 samples each, 64 features, 10 classes, different label mixes; half of the clients a round, five epochs.
+Clients of 120 samples each, 64 features, 10 classes, different label mixes; half of the clients per round, five epochs.
 Every method takes turns with FedAvg, round by round, and the median CPU time per trained client counts: unlike the
 clock it does not count what other processes take. Candidate losses (PoC), the first pass (HACCS), the split pass (CFL,
 at the end) and the estimation of importance (FedSoft) are not training and stand apart.
@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from clustpsi.config import Config
 from clustpsi.datasets.base import Dataset
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.methods import make_method, method_types
 from clustpsi.methods.base import State
-from clustpsi.methods.orders import Losses, NearestModel, Order, Work, drive
-from clustpsi.run import Cell, open_federation
+from clustpsi.orders import Losses, NearestModel, Order, Work, drive
+from clustpsi.runs.cell import Cell, open_federation
+from clustpsi.runs.config import Config
 from clustpsi.streams import Stream, generator
 
 SPECS = {"clust_psi_pfl": "clust_psi_pfl:tau_clusters=4"}
@@ -54,18 +54,18 @@ class Bench:
         self.first_pass, self.per_client, self.apart_per_round = self.apart, list[float](), list[float]()
 
     def round(self, t: int) -> None:
-        self.cell.simulator.take_ledger()
+        self.cell.server.take_ledger()
         self.apart, start = 0.0, time.process_time()
         rng = generator(self.config.seed, Stream.SAMPLING, t)
         self.state = self._drive(self.method.round(self.setting, self.state, t, rng), t)
         spent = time.process_time() - start - self.apart
-        self.per_client.append(spent / max(self.cell.simulator.take_ledger().trained, 1))
+        self.per_client.append(spent / max(self.cell.server.take_ledger().trained, 1))
         self.apart_per_round.append(self.apart)
 
     def _drive(self, work: Work[State], t: int) -> State:
         def serve(order: Order) -> object:
             start = time.process_time()
-            reply = self.cell.simulator.serve(order, t)
+            reply = self.cell.server.serve(order, t)
             if isinstance(order, Losses | NearestModel):
                 self.apart += time.process_time() - start
             return reply
@@ -77,7 +77,7 @@ def compare(model: str, clients: int, rounds: int) -> None:
     config = Config(comm_rounds=rounds)
     cell = open_federation(synthetic(clients, 120, 64, model), config)
     print(f"\n{model}, {cell.num_parameters:,} parameters, {clients} clients\n")
-    print("| method | CPU ms per trained client | FedAvg beside it | ratio | apart, CPU ms a round | first pass |")
+    print("| method | CPU ms per trained client | FedAvg beside it | ratio | other work, ms per round | first pass |")
     print("|---|---|---|---|---|---|")
     for name in method_types():
         if name in ("centralized", "fedavg"):

@@ -22,9 +22,9 @@ from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
-from clustpsi.methods.orders import Train
 from clustpsi.models import build_model
 from clustpsi.models.text import TOKENS
+from clustpsi.orders import Train
 
 CLIENTS = 4
 BATCH = 32
@@ -90,7 +90,7 @@ def main() -> None:
     torch.set_num_threads(1)
     cores = len(os.sched_getaffinity(0))
     print(
-        f"{'model':14} {'PyTorch':>10} {'clustpsi':>10} {'ratio':>6}    microseconds a step; PyTorch on one thread, "
+        f"{'model':14} {'PyTorch':>10} {'clustpsi':>10} {'ratio':>6}    microseconds per step; PyTorch on one thread, "
         f"clustpsi on {cores} core{'s' if cores > 1 else ''}"
     )
     for name in arguments.models or INPUTS:

@@ -23,6 +23,9 @@ import clustpsi.clustering
 import clustpsi.kmeans
 from clustpsi.clustering import PSIClustering
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.methods import make_method
+from clustpsi.methods.base import Setting
+from clustpsi.orders import Model, drive
 from clustpsi.skew import check_counts, psi, psi_terms, wpsi
 
 Counts = NDArray[np.int64]
@@ -420,3 +423,32 @@ def test_finding_18_whole_numbered_floats_are_counts() -> None:
     counts = dirichlet(12, 0.3, seed=0)
     fitted = [PSIClustering(random_state=0).fit(counts.astype(kind)) for kind in (np.int32, np.float32, np.float64)]
     assert {tuple(each.labels_) for each in fitted} == {tuple(fitted[0].labels_)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "parameters"),
+    [
+        ("clust_psi_pfl", {}),
+        ("clust_psi_pfl:psi_search=plain", {"search": "plain"}),
+        ("clust_psi_pfl:psi_features=signed:psi_smoothing=clip", {"features": "signed", "smoothing": "clip"}),
+        ("clust_psi_pfl:psi_epsilon=0.1:tau_clusters=5", {"epsilon": 0.1, "n_clusters": 5}),
+    ],
+)
+def test_the_method_clusters_with_its_own_parameters_and_the_runs_seed(
+    spec: str, parameters: dict[str, object]
+) -> None:
+    counts = dirichlet(40, 5.0, seed=3)
+    setting = Setting(
+        clients=np.arange(40),
+        sizes=counts.sum(axis=1),
+        num_classes=10,
+        fraction=0.5,
+        num_rounds=1,
+        local_epochs=1,
+        initial=lambda _: Model(np.zeros(1, np.float32), np.zeros(0, np.float32)),
+        seed=8,
+    )
+    state = drive(make_method(spec).start(setting), lambda order: counts)
+    expected = PSIClustering(**parameters, random_state=8).fit(counts)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(state.memory["cluster"], expected.labels_)
+    assert state.memory["silhouette"].tolist() == list(expected.silhouette_scores_.values())

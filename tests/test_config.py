@@ -2,8 +2,8 @@
 
 import pytest
 
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
+from clustpsi.runs.config import Config
 from conftest import clustpsi
 
 NATURAL = {"dataset": "birds.csv", "label": "species", "client": "site"}

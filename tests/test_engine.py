@@ -14,7 +14,8 @@ from clustpsi.engine.training import local_training
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
-from clustpsi.methods.orders import (
+from clustpsi.models import build_model
+from clustpsi.orders import (
     RULED_OUT_LOSS,
     Deployment,
     Evaluate,
@@ -28,7 +29,6 @@ from clustpsi.methods.orders import (
     Train,
     TrainPooled,
 )
-from clustpsi.models import build_model
 from clustpsi.streams import Stream, generator
 from conftest import make_federation
 
@@ -57,7 +57,7 @@ def plain_training(
     centre = network.parameters_of(jnp.asarray((anchor or start).parameters))
     optimizer = optax.adam(0.01)
     state = optimizer.init(parameters)
-    rng = generator(simulator.seed, Stream.TRAINING, t, client)
+    rng = generator(simulator.work.seed, Stream.TRAINING, t, client)
     rows = federation.train[client].astype(np.int32)
 
     def objective(parameters: object, batch: np.ndarray) -> jax.Array:
@@ -69,10 +69,10 @@ def plain_training(
         )
         return loss + mu / 2 * distance
 
-    for _ in range(simulator.local_epochs):
+    for _ in range(simulator.work.local_epochs):
         rng.shuffle(rows)
-        for at in range(0, len(rows), simulator.batch_size):
-            gradient = jax.grad(objective)(parameters, rows[at : at + simulator.batch_size])
+        for at in range(0, len(rows), simulator.work.batch_size):
+            gradient = jax.grad(objective)(parameters, rows[at : at + simulator.work.batch_size])
             change, state = optimizer.update(gradient, state)
             parameters = optax.apply_updates(parameters, change)
     return np.asarray(jax.flatten_util.ravel_pytree(parameters)[0])
@@ -172,7 +172,7 @@ def test_different_client_sizes_share_one_compiled_program() -> None:
     local_training.cache_clear()
     for t in (1, 2, 3):
         simulator.serve(Train(EVERYBODY[t:], simulator.initial(0)), t)
-    train = simulator._programs.training(simulator.network, proximal=False, keep_optimizer=False, lanes=2)
+    train = simulator.work._programs.training(simulator.network, proximal=False, keep_optimizer=False, lanes=2)
     assert train._cache_size() == 1  # type: ignore[attr-defined]
 
 
@@ -203,7 +203,7 @@ def test_pooled_training_goes_on_with_its_optimizer(federation: Federation, lane
 
 
 def is_written_out(simulator: Simulator) -> bool:
-    return simulator._programs.score is softmax_regression.row_scores
+    return simulator.work._programs.score is softmax_regression.row_scores
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
@@ -249,8 +249,8 @@ def texts() -> Federation:
 @pytest.mark.parametrize(("model", "mu"), [("embedding_mlp", 0.0), ("embedding_mlp", 0.5), ("lstm", 0.0)])
 def test_training_over_a_clients_own_words_is_training_over_all(texts: Federation, model: str, mu: float) -> None:
     simulator, over_all = (simulate(texts, model, lanes=lanes, local_epochs=1) for lanes in (None, 2))
-    assert over_all._own_words is None
-    words = simulator._own_words
+    assert over_all.work._own_words is None
+    words = simulator.work._own_words
     assert words is not None
     assert [network.module.vocabulary for network in words.networks] == [64, 64, 64, 10_002]
     start = simulator.initial(0)
@@ -321,13 +321,13 @@ def test_scores_are_those_of_a_plain_forward_pass(federation: Federation, lanes:
 
 def test_few_rows_are_not_filled_up_to_a_large_batch(federation: Federation) -> None:
     simulator = simulate(federation, lanes=1)
-    score, sizes = simulator._programs.score, []
+    score, sizes = simulator.work._programs.score, []
 
     def watched(*arguments: object) -> object:
         sizes.append(len(arguments[4]))  # type: ignore[arg-type]
         return score(*arguments)  # type: ignore[arg-type]
 
-    simulator._programs = replace(simulator._programs, score=watched)  # type: ignore[arg-type]
+    simulator.work._programs = replace(simulator.work._programs, score=watched)  # type: ignore[arg-type]
     model = simulator.initial(0)
     evaluate(simulator, (model,) * 7, EVERYBODY)
     assert set(sizes) == {64}
@@ -417,7 +417,7 @@ def test_bytes_are_counted(federation: Federation) -> None:
     assert simulator.take_ledger().bytes_up == 2 * 3 * 4
     assert (simulator.serve(LabelPresence(EVERYBODY), 0) == (federation.label_counts > 0)).all()
     assert simulator.take_ledger().bytes_up == 7
-    simulator.serve(Train(EVERYBODY[:3], simulator.initial(0), downloads=2), 1)
+    simulator.serve(Train(EVERYBODY[:3], start := simulator.initial(0), mixed_of=[start]), 1)
     ledger = simulator.take_ledger()
     assert (ledger.bytes_down, ledger.bytes_up, ledger.trained) == (6 * size, 3 * size, 3)
     simulator.serve(Losses(EVERYBODY, simulator.initial(0)), 1)

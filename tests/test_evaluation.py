@@ -10,7 +10,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores, constant_answers, score
-from clustpsi.methods.orders import Evaluated
+from clustpsi.orders import Evaluated
 
 
 def tally(clients: ArrayLike, labels: ArrayLike, predicted: ArrayLike, num_clients: int, classes: int) -> Evaluated:
@@ -47,6 +47,9 @@ def test_clients_without_test_data_count_nowhere() -> None:
     assert np.isnan(scores.local_accuracy[1])
     assert scores.worst10 == pytest.approx(0.8)
     assert scores.loss == pytest.approx(3 / 15)
+    np.testing.assert_allclose(scores.local_loss, [0.1, np.nan, 0.4])
+    np.testing.assert_allclose(scores.local_accuracy, [0.8, np.nan, 1.0])
+
     with pytest.raises(ClustPSIError, match="no client has test samples"):
         of_clients([0, 0], [0, 0])
 

@@ -16,14 +16,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments import study
 from clustpsi.methods import method_types
 from clustpsi.report import figures, style
 from clustpsi.report.figures import FIGURES, Request, draw
-from clustpsi.report.runs import read_runs, write_runs
-from clustpsi.results import Store, write_csv, write_json
+from clustpsi.runs.config import Config
+from clustpsi.runs.frame import read_runs, write_runs
+from clustpsi.runs.store import Store, write_csv, write_json
 from conftest import clustpsi
 
 VARIANTS = ("clust_psi_pfl:psi_features=signed", "cfl:cfl_preset=relative")  # with long names

@@ -11,7 +11,7 @@ import pytest
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import check_writable, is_unfinished, write_atomically
-from clustpsi.results import RunFolder
+from clustpsi.runs.store import RunFolder
 from conftest import clustpsi
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, links and pipes of POSIX systems")
@@ -101,7 +101,7 @@ def test_finding_28_a_lock_that_is_a_link_is_refused_and_its_target_stays(tmp_pa
 STRESS = """
 import sys, time
 from pathlib import Path
-from clustpsi.results import RunFolder, RunLocked
+from clustpsi.runs.store import RunFolder, RunLocked
 folder, inside = RunFolder(Path(sys.argv[1]) / "run"), Path(sys.argv[1]) / "inside"
 taken = 0
 end = time.monotonic() + float(sys.argv[2])

@@ -29,10 +29,10 @@ from hypothesis import strategies as st
 
 from clustpsi.cli import main
 from clustpsi.cli.app import app
-from clustpsi.config import Config
 from clustpsi.methods import method_types
 from clustpsi.report.figures import FIGURES
-from clustpsi.results import Store
+from clustpsi.runs.config import Config
+from clustpsi.runs.store import Store
 
 SECONDS = 60  # for one command; the slowest compile a program, on a machine that may be busy
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

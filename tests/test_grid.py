@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.grid import grid, replaced, unique
 
-TINY = {"dataset": "digits", "num_clients": 4, "comm_rounds": 2, "local_epochs": 1, "seeds_list": 1}
+SHORT = {"dataset": "digits", "comm_rounds": 2, "local_epochs": 1, "seeds_list": 1}
+TINY = SHORT | {"num_clients": 4}
 
 
 @pytest.mark.parametrize("natural", [{"client": "site"}, {"partitioner": "natural"}])
@@ -14,12 +16,22 @@ def test_centralized_learning_on_natural_clients_is_run_on_them(natural: dict[st
     """Who holds which rows decides which of them are test rows: there is no other partition of natural clients."""
     path = tmp_path / "birds.csv"
     path.write_text("wing,site,species\n1,a,gull\n2,b,owl\n")
-    runs = grid(TINY | {"dataset": str(path), "label": "species", "agg_method": "fedavg,centralized"} | natural)
+    runs = grid(SHORT | {"dataset": str(path), "label": "species", "agg_method": "fedavg,centralized"} | natural)
     assert [(run.agg_method, run.partitioner, run.num_clients, run.non_iid_param) for run in runs] == [
         ("fedavg", "natural", None, None),
         ("centralized", "natural", None, None),
     ]
     assert runs[0].cell == runs[1].cell
+
+
+def test_natural_clients_take_no_numbers_from_the_other_partitions_of_a_grid() -> None:
+    runs = grid(TINY | {"dataset": "acs_income", "partitioner": "natural,dirichlet", "non_iid_param": 0.3})
+    assert [(run.partitioner, run.num_clients, run.non_iid_param) for run in runs] == [
+        ("natural", None, None),
+        ("dirichlet", 4, 0.3),
+    ]
+    with pytest.raises(ClustPSIError, match="--num-clients 4 contradicts natural clients"):
+        grid(TINY | {"dataset": "birds.csv", "label": "species", "client": "site"})
 
 
 def test_centralized_learning_with_parameters_runs_once_too() -> None:
@@ -54,9 +66,10 @@ def test_values_are_numbers_of_the_settings_kind() -> None:
     assert type(run.lr) is type(run.fraction) is float and type(run.num_clients) is int
 
 
-def test_commas_separate_values_except_in_names_of_text_columns() -> None:
-    runs = grid(TINY | {"dataset": "a.csv, b.csv", "label": "y", "text": "title,body"})
-    assert [(run.dataset, run.text) for run in runs] == [("a.csv", "title,body"), ("b.csv", "title,body")]
+def test_commas_separate_values_except_in_names_of_columns_and_as_a_separator() -> None:
+    runs = grid(TINY | {"dataset": "a.csv, b.csv", "label": "y", "text": "title,body", "drop": "u,v", "sep": ","})
+    assert [Path(run.dataset).name for run in runs] == ["a.csv", "b.csv"]
+    assert {(run.text, run.drop, run.sep) for run in runs} == {("title,body", "u,v", ",")}
 
 
 def test_partitions_are_replaced_as_a_whole_and_other_settings_one_by_one() -> None:

@@ -5,7 +5,7 @@ import pytest
 from clustpsi.methods.ledger import Ledger
 
 from clustpsi.evaluation import Scores, score
-from clustpsi.history import History
+from clustpsi.runs.history import History
 
 
 def scores(*correct: int, sizes: tuple[int, ...] = (10, 10, 20)) -> Scores:
@@ -51,7 +51,7 @@ def test_a_history_survives_a_checkpoint() -> None:
     for ours, theirs in (
         (again.rounds(), history.rounds()),
         (again.evaluated(), history.evaluated()),
-        (again.local("abc"), history.local("abc")),
+        (again.local(["a", "b", "c"]), history.local(["a", "b", "c"])),
         (again.left_out(), history.left_out()),
     ):
         assert list(ours) == list(theirs)
@@ -64,13 +64,15 @@ def test_a_history_survives_a_checkpoint() -> None:
 
 def test_tables_have_a_row_for_every_round_and_one_for_every_client_that_was_evaluated() -> None:
     history = some_rounds()
-    rounds, evaluated, local = history.rounds(), history.evaluated(), history.local("abc")
+    rounds, evaluated, local = history.rounds(), history.evaluated(), history.local(["a", "b", "c"])
     assert rounds["round"].tolist() == [0, 1, 2, 3] and evaluated["round"].tolist() == [0, 2]
     assert rounds["participants"].tolist() == [0, 2, 3, 1] and rounds["left_out"].tolist() == [0, 1, 2, 0]
     assert rounds["bytes_up"].tolist() == [7, 10, 0, 0] and rounds["bytes_down"].tolist() == [0, 20, 0, 0]
     assert rounds["tau"].tolist() == [2, 2, 3, 3]
     assert np.isnan(rounds["global_accuracy"]).tolist() == [False, True, False, True]
     assert "server_accuracy" not in rounds
+    left_out = history.left_out()
+    assert left_out["round"].tolist() == [1, 2, 2] and left_out["client"].tolist() == [1, 1, 2]
     assert local["round"].tolist() == [0, 0, 0, 2, 2, 2] and "".join(local["client"]) == "abcabc"
     np.testing.assert_allclose(local["accuracy"], [0.1, 0.2, 0.15, 0.5, 0.6, 0.4])
     np.testing.assert_allclose(local["loss"], [0.1, 0.2, 0.15] * 2)

@@ -18,16 +18,17 @@ from typing import Any
 
 import pytest
 
-import clustpsi.run
-from clustpsi.config import Config
+import clustpsi.runs.run
 from clustpsi.datasets import load_dataset
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Sweep
 from clustpsi.experiments.tune import ThisProcess
 from clustpsi.files import is_unfinished
-from clustpsi.results import Store
-from clustpsi.run import open_cell, run
-from clustpsi.sources import Sources, identified
+from clustpsi.runs.cell import open_cell
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import run
+from clustpsi.runs.sources import Sources, identified
+from clustpsi.runs.store import Store
 from conftest import clustpsi as command_line
 
 CALLS = ("fsync", "replace", "rename", "unlink", "mkdir", "rmdir")
@@ -100,8 +101,8 @@ def survives(
 
 @pytest.fixture
 def every_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustpsi.run, "CHECKPOINT_SECONDS", 0)
-    monkeypatch.setattr(clustpsi.run, "CHECKPOINT_SHARE", 0)
+    monkeypatch.setattr(clustpsi.runs.run, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(clustpsi.runs.run, "CHECKPOINT_SHARE", 0)
 
 
 def test_finding_29_a_run_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_round: None) -> None:
@@ -175,7 +176,9 @@ def test_a_table_or_figure_killed_anywhere(
 def test_real_processes_killed_at_random_moments(tmp_path: Path) -> None:
     config = replace(CONFIG, comm_rounds=150)
     arguments = ["--agg-method", "clust_psi_pfl", "--num-clients", "4", "--comm-rounds", "150", "--local-epochs", "1"]
-    script = "import sys, clustpsi.run; clustpsi.run.CHECKPOINT_SECONDS = clustpsi.run.CHECKPOINT_SHARE = 0\n"
+    script = (
+        "import sys, clustpsi.runs.run; clustpsi.runs.run.CHECKPOINT_SECONDS = clustpsi.runs.run.CHECKPOINT_SHARE = 0\n"
+    )
     script += "from clustpsi.cli import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", script, "run", *arguments, "--seeds-list", "0", "--resume", "--output"]
     expected = run(config, Store(tmp_path / "whole"))

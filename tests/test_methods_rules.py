@@ -19,7 +19,9 @@ from clustpsi.methods.base import Method, Setting, State, num_chosen
 from clustpsi.methods.fedopt import FedAdagrad, FedAdam, FedYogi
 from clustpsi.methods.fedprox import FedProx
 from clustpsi.methods.fedsoft import FedSoft, mixtures
-from clustpsi.methods.orders import (
+from clustpsi.methods.poc import PoC
+from clustpsi.methods.prior_pfl import PriorPFL
+from clustpsi.orders import (
     LabelCounts,
     LabelPresence,
     Losses,
@@ -34,8 +36,6 @@ from clustpsi.methods.orders import (
     drive,
     mean_model,
 )
-from clustpsi.methods.poc import PoC
-from clustpsi.methods.prior_pfl import PriorPFL
 from clustpsi.streams import Stream, generator
 
 
@@ -249,7 +249,7 @@ def test_local_every_client_goes_on_from_its_own_model_and_sends_nothing() -> No
     states = play(method, setting, server, 3)
     assert [model.parameters[0] for model in states[-1].models] == [0, 3, 0, 9]  # client 2 keeps the model it has
     for order in server.trained:
-        assert order.clients.tolist() == [0, 1, 2, 3] and (order.downloads, order.uploads) == (0, 0)
+        assert order.clients.tolist() == [0, 1, 2, 3] and order.holds_start and order.keeps_model
     deployed = method.deploy(setting, states[-1])
     assert [deployed.models[i].parameters[0] for i in deployed.of_client] == [0, 3, 0, 9]
 
@@ -299,7 +299,7 @@ def test_poc_trains_the_candidates_with_the_largest_loss_and_weighs_them_equally
         assert len(set(candidates)) == 8
         assert set(order.clients) == set(candidates[np.argsort(-losses[candidates])[:5]])
         assert order.weights is not None and set(order.weights) == {1.0}
-        assert order.downloads == 0  # they hold the model already, from the loss
+        assert order.holds_start  # they hold the model already, from the loss
     assert len({tuple(sorted(each)) for each in asked}) > 5
 
 
@@ -364,7 +364,7 @@ def test_haccs_alike_clients_always_means_the_same_fastest_ones() -> None:
 def test_haccs_options_on_losses_and_weights() -> None:
     setting, server = make_setting([9] * 4), Server(counts=np.full((4, 2), 5), losses=np.ones(4))
     play(make_method("haccs:haccs_loss=all:haccs_weights=uniform"), setting, server, 1)
-    assert server.trained[0].downloads == 0
+    assert server.trained[0].holds_start
     assert server.trained[0].weights is not None and server.trained[0].weights.tolist() == [1.0, 1.0]
 
 
@@ -517,7 +517,7 @@ def test_methods_that_differ_in_different_steps_combine() -> None:
     play(PoCProx(mu=0.3, d_poc=10), make_setting([5] * 10), server, 1)
     order = server.trained[0]
     assert order.clients.tolist() == [5, 6, 7, 8, 9]
-    assert order.proximal == 0.3 and order.downloads == 0
+    assert order.proximal == 0.3 and order.holds_start
 
 
 # ------------------------------------------------------------------------------------------------------------------ CFL
@@ -679,7 +679,7 @@ def test_fedsoft_importance_selection_and_objective() -> None:
     u = np.array([[1, 1e-4], [0.25, 0.75], [0.5, 0.5], [1e-4, 1]])
     np.testing.assert_allclose(state.memory["importance"], u)
     order = server.trained[0]
-    assert order.downloads == 2 and order.uploads == 1
+    assert order.holds_start and len(order.mixed_of) == 2 and not order.keeps_model
     # The pull of one anchor is that of all cluster models: lambda sum_s u_ks (theta - c_s).
     theta, centres = np.array([0.3, -2.0]), np.stack([model.parameters for model in start.models[:2]])
     assert order.anchors is not None

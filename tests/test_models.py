@@ -14,9 +14,9 @@ from clustpsi.engine.training import make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
-from clustpsi.methods.orders import Train
 from clustpsi.models import MODELS, build_model
 from clustpsi.models.layers import BatchNorm, Dropout, convolution, dropout_mask, images_last, max_pool, pixels, product
+from clustpsi.orders import Train
 
 #: Model, shape and type of a row, classes, parameters, buffers: the paper's data sets.
 SIZES = [

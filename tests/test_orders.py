@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustpsi.methods.orders import LabelCounts, Model, Order, Together, Work, drive, mean_model, together
+from clustpsi.orders import LabelCounts, Model, Order, Together, Work, drive, mean_model, together
 
 
 def model(parameters: list[float], buffers: list[float] | None = None) -> Model:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustpsi import partition, skew
-from clustpsi.errors import ClustPSIError, InfeasiblePartition
+from clustpsi.dirichlet_loops import first_good_pass
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, InfeasiblePartition
 
 quick = settings(max_examples=25, deadline=None)
 
@@ -173,19 +175,109 @@ def test_dirichlet_leaves_the_global_random_state_alone():
     assert np.random.random_sample() == expected  # noqa: NPY002
 
 
-def test_infeasible_dirichlet_says_why():
+def test_infeasible_dirichlet_says_why_and_what_would_work():
     with pytest.raises(InfeasiblePartition) as error:
         partition.dirichlet(LABELS["binary"], 50, 0.01, 42, max_passes=3)
     assert str(error.value) == (
         "no Dirichlet partition of 5000 samples of 2 classes over 50 clients with alpha=0.01 and seed 42 gave "
         "every client 10 samples in 3 passes (the smallest client never had more than 0): "
-        "raise alpha or take fewer clients"
+        "alpha=0.5 with 50 clients or alpha=0.01 with 4 clients work for seed 42"
     )
+    for clients, alpha in ((50, 0.5), (4, 0.01)):
+        partition.dirichlet(LABELS["binary"], clients, alpha, 42)
 
 
 def test_too_many_clients_for_the_minimum_are_refused_at_once():
-    with pytest.raises(InfeasiblePartition, match="take at most 500 clients"):
+    with pytest.raises(
+        InfeasiblePartition, match="cannot give every client 10 samples: alpha=1 with 115 clients works"
+    ):
         partition.dirichlet(LABELS["binary"], 501, 1.0, 42)
+    with pytest.raises(InfeasiblePartition, match="no other alpha or number of clients that was tried works either"):
+        partition.dirichlet(np.arange(15) % 2, 2, 1.0, 42)
+
+
+@quick
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=6),
+    st.sampled_from([2, 3, 7, 8, 20, 150, 300]),
+    st.sampled_from([1e-300, 0.02, 0.1, 0.3, 1.0, 1.5, 50.0]),
+    st.integers(0, 2**31 - 1),
+    st.integers(1, 4),
+)
+def test_finding_12_compiled_passes_are_numpys(sizes, clients, alpha, seed, minimum):
+    sizes = tuple(sizes)
+    smallest = [int(partition._dirichlet_pass(sizes, clients, alpha, seed, i).sum(axis=0).min()) for i in range(12)]
+    good = next((i for i in range(12) if smallest[i] >= minimum), -1)
+    most = max(smallest if good < 0 else smallest[: good + 1])
+    assert first_good_pass(np.array(sizes), clients, alpha, seed, 0, 12, minimum) == (good, most)
+
+
+SMALL = {
+    "churn": (2278, 388),
+    "cancer": (357, 212),
+    "4000 rows of two classes": (2000, 2000),
+    "iris": (50, 50, 50),
+    "wine": (59, 71, 48),
+    "25 rows": (15, 10),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_finding_12_small_data_get_settings_that_work_with_a_note(name):
+    labels = np.repeat(np.arange(len(SMALL[name])), SMALL[name])
+    seeds = [42, 0, 1]
+    first_good_pass(np.array([40, 40]), 2, 1.0, 0, 0, 1, 1)  # first use compiles
+    partition._good_pass.cache_clear()
+    start = time.process_time()
+    with pytest.warns(
+        ClustPSIWarning, match=r"of \d+ samples of \d classes over 20 clients with alpha=0.1 was found at once, so"
+    ):
+        alpha, clients = partition.workable(labels, "dirichlet", seeds)
+    assert time.process_time() - start < 1
+    assert (alpha, clients) != (0.1, 20) and 0.1 <= alpha <= 1
+    for seed in seeds:
+        assert min(map(len, partition.dirichlet(labels, clients, alpha, seed))) >= 10
+    with pytest.warns(ClustPSIWarning):
+        assert partition.workable(labels, "dirichlet", seeds[::-1]) == (alpha, clients)
+
+
+def test_finding_12_defaults_stay_where_they_work():
+    digits = np.arange(1797) % 10
+    for seeds in ([42, 0, 1], range(20)):
+        assert partition.workable(digits, "dirichlet", seeds) == (0.1, 20)
+    assert partition.workable(digits, "similarity", [42]) == (0.03, 20)
+    assert partition.workable(digits, "iid", [42]) == (None, 20)
+    assert partition.workable(digits, "natural", [42]) == (None, None)
+
+
+def test_finding_12_what_is_given_stays():
+    churn = np.repeat([0, 1], SMALL["churn"])
+    with pytest.warns(ClustPSIWarning, match="so there are 10 clients with alpha=0.1"):
+        assert partition.workable(churn, "dirichlet", [42, 0, 1], non_iid_param=0.1) == (0.1, 10)
+    with pytest.warns(ClustPSIWarning, match="so there are 50 clients with alpha=0.7"):
+        assert partition.workable(churn, "dirichlet", [42, 0, 1], num_clients=50) == (0.7, 50)
+    assert partition.workable(churn, "dirichlet", [42], 0.5, 20) == (0.5, 20)
+    assert partition.workable(churn, "similarity", [42], num_clients=7) == (0.03, 7)
+    with pytest.warns(ClustPSIWarning, match="30 samples are too few for 20 clients, so there are 14"):
+        assert partition.workable(np.arange(30) % 3, "similarity", [42]) == (0.03, 14)
+    with pytest.warns(ClustPSIWarning, match="so there are 15"):
+        assert partition.workable(np.arange(30) % 3, "iid", [42]) == (None, 15)
+
+
+def test_finding_12_impossible_settings_are_refused_with_some_that_work_for_all_seeds():
+    churn = np.repeat([0, 1], SMALL["churn"])
+    start = time.process_time()
+    with pytest.raises(InfeasiblePartition) as error:
+        partition.workable(churn, "dirichlet", [42, 0, 1], 0.1, 50)
+    assert time.process_time() - start < 6  # 1.5 s for 100,000 passes; in NumPy 16 s
+    assert "alpha=0.7 with 50 clients or alpha=0.1 with 12 clients work for these seeds" in str(error.value)
+    for alpha, clients in ((0.7, 50), (0.1, 12)):
+        assert partition.workable(churn, "dirichlet", [42, 0, 1], alpha, clients) == (alpha, clients)
+    with pytest.raises(InfeasiblePartition) as error:
+        partition.workable(np.repeat([0, 1, 2], 50), "dirichlet", [42, 0, 1], 0.1, 20)
+    assert "cannot give every client 10 samples: alpha=0.1 with 7 clients works for these seeds" in str(error.value)
+    with pytest.raises(InfeasiblePartition, match="works either"):
+        partition.workable(np.arange(10) % 2, "dirichlet", [42])
 
 
 def test_passes_over_many_rows_are_bounded_by_the_rows_shuffled(monkeypatch):
@@ -299,7 +391,7 @@ def test_unusable_labels_clients_and_seeds_are_named(make):
     good = np.zeros(30, dtype=int)
     with pytest.raises(ClustPSIError, match="non-empty"):
         make(np.array([], dtype=int))
-    with pytest.raises(ClustPSIError, match="one class a row"):
+    with pytest.raises(ClustPSIError, match="one class per row"):
         make(np.zeros((3, 2), dtype=int))
     with pytest.raises(ClustPSIError, match="labels must be integers from 0"):
         make(np.array([0, -1] * 20))
@@ -311,18 +403,24 @@ def test_unusable_labels_clients_and_seeds_are_named(make):
     for seed in (-1, 2**31):
         with pytest.raises(ClustPSIError, match="the seed must be"):
             make(good, seed=seed)
+        with pytest.raises(ClustPSIError, match="the seed must be"):
+            partition.workable(good, "dirichlet", [0, seed])
 
 
 @pytest.mark.parametrize("alpha", [0, -1.0, math.nan, math.inf])
 def test_unusable_alpha_is_named(alpha):
     with pytest.raises(ClustPSIError, match="alpha must be a finite number above 0"):
         partition.dirichlet(LABELS["binary"], 5, alpha, 42)
+    with pytest.raises(ClustPSIError, match="alpha must be a finite number above 0"):
+        partition.workable(LABELS["binary"], "dirichlet", [42], alpha)
 
 
 @pytest.mark.parametrize("s", [-0.1, 1.1, math.nan])
 def test_unusable_similarity_is_named(s):
     with pytest.raises(ClustPSIError, match="S must be from 0"):
         partition.similarity(LABELS["binary"], 5, s, 42)
+    with pytest.raises(ClustPSIError, match="S must be from 0"):
+        partition.workable(LABELS["binary"], "similarity", [42], s)
 
 
 def test_natural_needs_ids():

@@ -21,6 +21,30 @@ def test_an_infeasible_partition_reports_the_best_pass_and_not_the_last() -> Non
     assert 0 < reported[0] < reported[-1] < 10
 
 
+@pytest.mark.parametrize(
+    ("seed", "sizes"),
+    [(77, [14, 21, 15, 10]), (426, [15, 15, 15, 15]), (1261, [16, 13, 16, 15]), (2282, [11, 17, 17, 15])],
+)
+def test_a_row_that_rounding_would_lose_counts_as_the_last_clients(seed: int, sizes: list[int]) -> None:
+    """Shares of a class add up to a hair less than 1: its last row decides who has enough, and who has room."""
+    labels = np.arange(60) % 3
+    parts = partition.dirichlet(labels, 4, 1.0, seed, min_samples=10, max_passes=1)
+    assert [len(rows) for rows in parts] == sizes
+
+
+def test_a_pass_in_which_a_class_finds_no_client_with_room_has_failed() -> None:
+    """At this alpha one client draws a whole class: who has class 0 is full and can take neither of the others."""
+    labels, found = np.repeat([0, 1, 2], [6, 2, 2]), []
+    for seed in range(40):
+        try:
+            parts = partition.dirichlet(labels, 2, 1e-3, seed, min_samples=1, max_passes=1)
+        except InfeasiblePartition:
+            continue
+        found.append(seed)
+        assert sorted(sorted(set(labels[rows].tolist())) for rows in parts) == [[0], [1, 2]]
+    assert found == [0, 6, 11, 23, 37]
+
+
 @pytest.mark.parametrize("clients", [2**16, 2**16 + 1])
 def test_as_many_natural_clients_as_a_16_bit_number_can_count_and_one_more(clients: int) -> None:
     ids = np.tile(np.arange(clients), 2)

@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clustpsi.config import Config
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
-from clustpsi.results import RunFolder, Store, load_arrays
-from clustpsi.run import Progress, open_cell, run
-from clustpsi.sources import identified
+from clustpsi.runs.cell import open_cell
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import Progress, run
+from clustpsi.runs.sources import identified
+from clustpsi.runs.store import RunFolder, Store, load_arrays
 
 DIGITS = load_dataset("digits")
 TINY = identified(Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked(), DIGITS)
@@ -104,8 +105,8 @@ def test_a_finished_run_is_not_computed_again_unless_asked(tmp_path: Path) -> No
 
 
 SCRIPT = """
-import sys, clustpsi.run
-clustpsi.run.CHECKPOINT_SECONDS = clustpsi.run.CHECKPOINT_SHARE = 0  # a checkpoint every round
+import sys, clustpsi.runs.run
+clustpsi.runs.run.CHECKPOINT_SECONDS = clustpsi.runs.run.CHECKPOINT_SHARE = 0  # a checkpoint every round
 from clustpsi.cli import main
 main(sys.argv[1:])
 """
@@ -212,7 +213,7 @@ def test_an_impossible_setting_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_validation_never_touches_test_rows() -> None:
     config = replace(TINY, validation=True)
-    real, held = open_cell(TINY).federation, open_cell(config).federation
+    real, held = open_cell(TINY).server.federation, open_cell(config).server.federation
     for train, test, validation, kept in zip(real.train, real.test, held.test, held.train, strict=True):
         assert set(validation) | set(kept) == set(train)
         assert not set(validation) & set(kept) and not set(test) & (set(validation) | set(kept))

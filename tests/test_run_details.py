@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustpsi.config import Config
+from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods.orders import LabelCounts, Order, Train
-from clustpsi.results import RunFolder, Store, load_arrays
-from clustpsi.run import Cell, Progress, open_cell, open_federation, run
+from clustpsi.orders import LabelCounts, Order, Train
+from clustpsi.runs.cell import Cell, open_cell, open_federation
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import Progress, run
+from clustpsi.runs.sources import identified
+from clustpsi.runs.store import RunFolder, Store, load_arrays
 from clustpsi.streams import Stream, generator
 
-TINY = Config(num_clients=6, comm_rounds=4, local_epochs=1, seed=3).checked()
-run_module: Any = importlib.import_module("clustpsi.run")
+TINY = identified(Config(num_clients=6, comm_rounds=4, local_epochs=1, seed=3).checked(), load_dataset("digits"))
+run_module: Any = importlib.import_module("clustpsi.runs.run")
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +67,25 @@ def interrupted(config: Config, store: Store, cell: Cell, after: int = 2) -> Run
 def test_clients_are_drawn_anew_every_round_from_the_seeds_own_stream(
     cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, serve = list[tuple[int, Order]](), cell.simulator.serve
+    asked, serve = list[tuple[int, Order]](), cell.server.serve
 
     def watched(order: Order, t: int) -> Any:
         asked.append((t, order))
         return serve(order, t)
 
-    monkeypatch.setattr(cell.simulator, "serve", watched)
+    monkeypatch.setattr(cell.server, "serve", watched)
     run(TINY, Store(tmp_path), cell=cell)
-    assert [t for t, _ in asked] == [1, 2, 3, 4]
+    assert [t for t, order in asked if isinstance(order, Train)] == [1, 2, 3, 4]
     drawn = [order.clients.tolist() for _, order in asked if isinstance(order, Train)]
     assert drawn == [sorted(generator(3, Stream.SAMPLING, t).choice(6, 3, replace=False)) for t in (1, 2, 3, 4)]
     assert len({tuple(clients) for clients in drawn}) > 1
 
 
 def test_validation_rows_are_drawn_with_the_runs_seed(cell: Cell) -> None:
-    federation, held = cell.federation, {}
+    federation, held = cell.server.federation, {}
     for seed in (3, 4):
         config = replace(TINY, validation=True, seed=seed)
-        held[seed] = open_federation(federation, config).federation.test
+        held[seed] = open_federation(federation, config).server.federation.test
         expected = federation.for_validation(seed).test
         assert all(np.array_equal(ours, theirs) for ours, theirs in zip(held[seed], expected, strict=True))
     assert any(set(one) != set(other) for one, other in zip(held[3], held[4], strict=True))
@@ -150,7 +153,7 @@ def test_a_run_that_goes_on_reports_the_last_accuracy_until_it_has_another(
 def test_seconds_of_a_run_include_those_before_it_was_stopped(
     cell: Cell, tmp_path: Path, every_round: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, take = Store(tmp_path), cell.simulator.take_ledger
+    store, take = Store(tmp_path), cell.server.take_ledger
 
     def slow() -> Any:
         ledger = take()
@@ -158,7 +161,7 @@ def test_seconds_of_a_run_include_those_before_it_was_stopped(
         return ledger
 
     with monkeypatch.context() as patched:
-        patched.setattr(cell.simulator, "take_ledger", slow)
+        patched.setattr(cell.server, "take_ledger", slow)
         interrupted(TINY, store, cell)
     timing = run(TINY, store, cell=cell, resume=True).timing()
     assert 3000 <= timing["by_purpose"]["training"] < 3100  # rounds 0, 1 and 2
@@ -210,20 +213,20 @@ def test_what_another_process_has_finished_meanwhile_is_left_as_it_is(
 
 
 def test_what_a_cell_was_used_for_before_is_not_charged_to_a_run(cell: Cell, tmp_path: Path) -> None:
-    cell.simulator.serve(LabelCounts(np.arange(6)), 0)
+    cell.server.serve(LabelCounts(np.arange(6)), 0)
     assert run(TINY, Store(tmp_path), cell=cell).rounds()["bytes_up"][0] == 0
 
 
 def test_the_best_round_is_the_first_of_equals(cell: Cell, tmp_path: Path) -> None:
     config = replace(TINY, lr=1e-12)
-    summary = run(config, Store(tmp_path), cell=open_federation(cell.federation, config)).summary()
+    summary = run(config, Store(tmp_path), cell=open_federation(cell.server.federation, config)).summary()
     assert summary["best"]["round"] == 0 and summary["last"]["round"] == 4
     assert summary["best"]["global_accuracy"] == summary["last"]["global_accuracy"]
 
 
 def test_saved_models_come_with_their_log_priors(cell: Cell, tmp_path: Path) -> None:
     folder = run(replace(TINY, agg_method="prior_pfl:prior_strength=2"), Store(tmp_path), cell=cell, save_models=True)
-    saved, counts = load_arrays(folder / "models.npz"), cell.federation.label_counts
+    saved, counts = load_arrays(folder / "models.npz"), cell.server.federation.label_counts
     mixed = counts + 2 * counts.sum(axis=0) / counts.sum()
     np.testing.assert_allclose(np.exp(saved["log_prior"]), mixed / mixed.sum(axis=1, keepdims=True))
     plain = run(TINY, Store(tmp_path), cell=cell, save_models=True)

@@ -11,18 +11,21 @@ import pandas as pd
 import pytest
 
 from clustpsi.clustering import PSIClustering
-from clustpsi.config import Config
+from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores
 from clustpsi.experiments.sweep import Worker
-from clustpsi.history import History
-from clustpsi.ledger import Ledger
 from clustpsi.methods.fedavgm import FedAvgM
-from clustpsi.results import RunFolder, Store, load_arrays, save_arrays, write_json
-from clustpsi.run import Cell, Progress, open_cell, open_federation, run
+from clustpsi.orders import Ledger
+from clustpsi.runs.cell import Cell, open_cell, open_federation
+from clustpsi.runs.config import Config
+from clustpsi.runs.history import History
+from clustpsi.runs.run import Progress, run
+from clustpsi.runs.sources import identified
+from clustpsi.runs.store import RunFolder, Store, load_arrays, save_arrays, write_json
 from conftest import clustpsi, make_federation
 
-TINY = Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked()
+TINY = identified(Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked(), load_dataset("digits"))
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +122,8 @@ def test_features_that_are_not_finite_leave_nothing_behind(tmp_path: Path) -> No
     federation = make_federation([20, 20, 20])
     federation.features[federation.test[1][3]] = np.inf
     with pytest.raises(ClustPSIError, match="before the first round: are all features finite"):
-        run(TINY, Store(tmp_path), cell=open_federation(federation, TINY))
-    assert list(tmp_path.iterdir()) == []
+        run(replace(TINY, content=None), Store(tmp_path), cell=open_federation(federation, TINY))
+    assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
 
 def test_json_is_never_written_with_what_is_not_a_number(tmp_path: Path) -> None:
@@ -180,7 +183,7 @@ def test_findings_4_and_27_clients_that_are_omitted_are_named_and_counted(tmp_pa
     for client in (1, 3):
         federation.features[federation.train[client][2]] = np.nan
     named = replace(federation, client_names=("north", "east", "south", "west"))
-    config = replace(TINY, fraction=1.0, comm_rounds=2)
+    config = replace(TINY, fraction=1.0, comm_rounds=2, content=None)
     seen: list[Progress] = []
     folder = run(config, Store(tmp_path), cell=open_federation(named, config), watch=seen.append)
     left_out = pd.read_csv(folder / "left_out.csv")

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustpsi import compare, from_arrays, from_table
-from clustpsi.config import Config
 from clustpsi.datasets import load_dataset
 from clustpsi.datasets.base import ClientIds, Dataset, fingerprint
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments import infeasible
 from clustpsi.features import ArrayFeatures, ArrayRows
-from clustpsi.results import Store
-from clustpsi.run import run
-from clustpsi.sources import Sources, identified
+from clustpsi.runs import infeasible
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import run
+from clustpsi.runs.sources import Sources, identified
+from clustpsi.runs.store import Store
 from conftest import clustpsi
 
 QUICK = {"comm_rounds": 1, "local_epochs": 1, "seeds": [0], "num_clients": 3, "partitioner": "iid"}

@@ -13,15 +13,15 @@ from types import SimpleNamespace
 import pytest
 
 from clustpsi.cli import main
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments import infeasible
 from clustpsi.experiments.grid import grid, paper_grid, read_grids
 from clustpsi.experiments.ray_backend import RayWorkers, pack, unpack
 from clustpsi.experiments.sweep import Event, Outcome, Processes, Step, Sweep, Worker
-from clustpsi.results import RunFolder, Store, write_json
-from clustpsi.run import run
-from clustpsi.sources import Sources
+from clustpsi.runs import infeasible
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import run
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import RunFolder, Store, write_json
 
 TINY = {"dataset": "digits", "num_clients": 4, "comm_rounds": 2, "local_epochs": 1, "seeds_list": 1}
 

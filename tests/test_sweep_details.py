@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from clustpsi.config import Config
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Event, Outcome, Step, Sweep, Worker
-from clustpsi.results import RunFolder, Store
-from clustpsi.run import run
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import run
+from clustpsi.runs.store import RunFolder, Store
 
 TINY = {"num_clients": 4, "comm_rounds": 2, "local_epochs": 1}
 

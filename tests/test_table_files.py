@@ -114,6 +114,12 @@ def test_what_is_said_about_a_csv_file_counts(tmp_path: Path) -> None:
         read_table(tmp_path / "t.parquet", sep=";")
 
 
+def test_of_two_separators_that_fit_the_one_with_more_cells_is_meant(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;size, m\n1;2;3,5\n4;5;6,5\n")
+    assert read_table(path).values.tolist() == [[1, 2, 3.5], [4, 5, 6.5]]
+
+
 def test_a_decimal_comma_is_one_only_where_no_decimal_point_is(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1,5;2.5\n")
@@ -208,7 +214,7 @@ def test_a_damaged_arrow_file_never_reaches_into_memory(tmp_path: Path) -> None:
     offsets = np.array([0, 3, 6, 11], np.int32).tobytes()
     assert sink.getvalue().count(offsets) == 1
     path = tmp_path / "t.feather"
-    path.write_bytes(sink.getvalue().replace(offsets, np.array([0, 3, 2**30, 2**30 + 5], np.int32).tobytes()))
+    path.write_bytes(sink.getvalue().replace(offsets, np.array([0, 2**30, 6, 11], np.int32).tobytes()))
     with pytest.raises(ClustPSIError, match=r"t\.feather cannot be read as Arrow"):
         read_table(path)
 

@@ -182,7 +182,8 @@ def test_bad_labels_are_named(tmp_path: Path, birds: pd.DataFrame) -> None:
     expect("has no column 'Specie': did you mean 'species'", path, label="Specie")
     expect("needs the name of its label column", path, label=None)
     expect("must be different columns, and two are 'species'", path, client="species")
-    expect("the name of a column is empty", path, client="")
+    with pytest.raises(ClustPSIError, match="--client is empty: give it a value"):
+        load_dataset(path, label="species", client="")
     write(birds.assign(species="owl"), path)
     expect("'species' has 1 different values: a label needs at least two", path)
     write(birds.assign(species=["owl"] * 4 + ["jay", "owl"]), path)
@@ -378,7 +379,7 @@ def test_rows_without_a_label_are_omitted_on_request(birds: pd.DataFrame) -> Non
     np.testing.assert_array_equal(dataset.prepare(np.arange(3)), kept.prepare(np.arange(3)))
     for column, value in (("site", None), ("wing", np.inf)):
         broken = unlabelled.assign(**{column: [*unlabelled[column][:5], value]})
-        with pytest.warns(ClustPSIWarning), pytest.raises(ClustPSIError, match=f"'{column}' is .* in row 6"):
+        with pytest.raises(ClustPSIError, match=f"'{column}' is .* in row 6"):
             from_table(broken, label="species", client="site", drop_unlabelled=True)
 
 
@@ -478,7 +479,7 @@ MISTAKES = [
     (["--label", "Churnn", "--client", "site"], "has no column 'Churnn': did you mean 'Churn'?"),
     (["--label", "Churn", "--client", "sit"], "has no column 'sit': did you mean 'site'?"),
     (["--label", "Churn", "--client", "Churn"], "must be different columns, and two are 'Churn'"),
-    (["--label", "Churn", "--client", ""], "the name of a column is empty"),
+    (["--label", "Churn", "--client", ""], "--client is empty: give it a value, or leave it away"),
     (["--label", "Churn", "--client", "site", "--drop", "sitee"], "has no column 'sitee'"),
     (["--label", "Churn", "--client", "site", "--min-class", "1"], "--min-class must be a number at least 2, not 1"),
     (["--label", "Churn", "--client", "site", "--sep", ";;"], "--sep must be one character"),

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 from scipy import stats
 
+from clustpsi import paper
 from clustpsi.cli import main
-from clustpsi.config import FORMAT, Config
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments import infeasible
-from clustpsi.report import paper
 from clustpsi.report.clusters import cluster_table
 from clustpsi.report.effort import effort_table
-from clustpsi.report.runs import parse_filters, read_runs, select, write_runs
 from clustpsi.report.sheet import Entry, Line, Sheet, render, show
 from clustpsi.report.significance import difference_tables, holm, paired_t_test
 from clustpsi.report.tables import score_table
-from clustpsi.results import RunFolder, Store, write_csv, write_json
+from clustpsi.runs import infeasible
+from clustpsi.runs.config import FORMAT, Config
+from clustpsi.runs.frame import parse_filters, read_runs, select, write_runs
+from clustpsi.runs.store import RunFolder, Store, write_csv, write_json
 
 COUNTS = ([9, 2, 0, 6], [1, 4, 10, 8])  # of four clients: training samples of class no, and of class yes
 TEST_COUNTS = ([2, 1, 1, 1], [1, 0, 3, 1])

@@ -15,9 +15,9 @@ from clustpsi.features import as_they_are
 from clustpsi.features.text import PADDING
 from clustpsi.federation import Federation
 from clustpsi.methods.base import Deployment
-from clustpsi.methods.orders import Model, NearestModel, Train, TrainPooled
 from clustpsi.models.dense import Logistic
 from clustpsi.models.layers import BatchNorm, Dense, Dropout, Embed
+from clustpsi.orders import Model, NearestModel, Train, TrainPooled
 from clustpsi.streams import Stream, generator
 
 
@@ -62,7 +62,7 @@ def dropping(lanes: int, epochs: int = 1) -> Simulator:
 
 
 def moved(simulator: Simulator, t: int) -> np.ndarray:
-    """Which features' weights training in round t moves, a row a client."""
+    """Which features' weights training in round t moves, one row per client."""
     start = simulator.initial(0)
     models = simulator.serve(Train(np.arange(2), start, each=True), t).models
     change = np.stack([model.parameters - start.parameters for model in models])

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clustpsi.config import Config
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import tune
 from clustpsi.experiments.tune import OWN, TRAINING, Search, search_space
 from clustpsi.federation import build_federation
 from clustpsi.methods import method_types, parameters_of
-from clustpsi.results import RunFolder, Store
+from clustpsi.runs.config import Config
+from clustpsi.runs.store import RunFolder, Store
 from conftest import clustpsi
 
 QUICK = ["--num-clients", "4", "--comm-rounds", "2", "--local-epochs", "1", "--workers", "1"]

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustpsi.config import Config
 from clustpsi.datasets.word_vectors import WordVectors, read_word_vectors
 from clustpsi.errors import ClustPSIError
 from clustpsi.models import build_model
-from clustpsi.run import open_cell
-from clustpsi.sources import Sources, identified
+from clustpsi.runs.cell import open_cell
+from clustpsi.runs.config import Config
+from clustpsi.runs.sources import Sources, identified
 from conftest import clustpsi
 
 GLOVE = """the 1 2 3
@@ -93,7 +93,7 @@ def test_the_vectors_are_not_parameters_and_the_model_uses_them(
     cell = open_cell(settings(reviews, glove, model=model).checked())
     assert cell.num_parameters == parameters
     assert "3 of 3 words have a vector (3 numbers)" in cell.model_reason
-    network, model_start = cell.simulator.network, cell.simulator.initial(0)
+    network, model_start = cell.server.network, cell.server.initial(0)
     parameters_, buffers = network.parameters_of(model_start.parameters), network.buffers_of(model_start.buffers)
     tokens = np.array([[2, 3, 4] + [0] * 97, [3, 2, 4] + [0] * 97], np.int32)
     logits = np.asarray(network.evaluate(parameters_, buffers, tokens))

@@ -57,7 +57,7 @@ def test_finding_14_one_mark_among_thousands_of_ages() -> None:
     [
         ["1", "2", "3"],  # texts of digits: somebody meant codes
         ["02139", "10001", "?"],  # codes have leading zeros
-        ["1", "2", "3", "4+"] * 30,  # too few numbers for an unknown mark
+        ["1", "2", "3"] * 40 + ["4+"],  # too few numbers for an unknown mark
         ["V45", "410", "250", "E812", "V10", "E90"],  # diagnoses
         ["$5", "7 %", "3"],  # not all of one kind
         ["?", "7"],  # one number only
@@ -109,3 +109,4 @@ def test_day_and_month_are_told_apart_where_some_date_does() -> None:
     assert numbers(["12/31/1969", "01/02/1970"]) == [-1, 1]
     assert numbers(["1/2/1970 6:00 PM", "1/13/1970 12:30 AM"]) == pytest.approx([1.75, 12 + 0.5 / 24])
     assert numbers(["1970-01-02T01:00+01:00", "1970-01-01T23:00:00-0130"]) == pytest.approx([1, 1.5 / 24 + 23 / 24])
+    assert numbers(["31/12/1969 23:00 -0130", "02/01/1970 1:00 +01:00"]) == pytest.approx([0.5 / 24, 1])

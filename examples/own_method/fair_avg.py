@@ -1,4 +1,4 @@
-"""A method of one's own: FedAvg in which clients that fare badly count more (after q-FedAvg, Li et al., ICLR 2020)."""
+"""A method of your own: FedAvg in which clients that fare badly count more (after q-FedAvg, Li et al., ICLR 2020)."""
 
 from dataclasses import dataclass, replace
 

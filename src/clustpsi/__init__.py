@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     __version__: str
 
     from clustpsi.clustering import PSIClustering
-    from clustpsi.comparison import compare
-    from clustpsi.config import Config
     from clustpsi.datasets import load_dataset
     from clustpsi.datasets.tables import from_arrays, from_table
     from clustpsi.diagnosis import Diagnosis, diagnose
+    from clustpsi.experiments.comparison import compare
     from clustpsi.federation import Federation, build_federation
-    from clustpsi.results import Store
-    from clustpsi.run import run
+    from clustpsi.runs.config import Config
+    from clustpsi.runs.run import run
+    from clustpsi.runs.store import Store
 
 _HOMES = {
     "PSIClustering": "clustering",
-    "Config": "config",
+    "Config": "runs.config",
     "load_dataset": "datasets",
     "from_arrays": "datasets.tables",
     "from_table": "datasets.tables",
@@ -32,9 +32,9 @@ _HOMES = {
     "diagnose": "diagnosis",
     "Federation": "federation",
     "build_federation": "federation",
-    "Store": "results",
-    "compare": "comparison",
-    "run": "run",
+    "Store": "runs.store",
+    "compare": "experiments.comparison",
+    "run": "runs.run",
 }
 
 __all__ = [

@@ -215,13 +215,14 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
             optional = name == "max_clusters" and value is None
             if not (optional or (isinstance(value, Integral) and value >= least)):
                 raise ClustPSIError(f"{name} must be a whole number of at least {least}, not {value!r}")
-        fixed = isinstance(self.n_clusters, Integral) and 1 <= self.n_clusters <= clients
-        if not (fixed or self.n_clusters == "auto"):
+        if self.n_clusters == "auto":
+            return
+        if not (isinstance(self.n_clusters, Integral) and 1 <= self.n_clusters <= clients):
             raise ClustPSIError(
                 f"n_clusters must be 'auto' or a whole number from 1 to {clients}, the number of clients, "
                 f"not {self.n_clusters!r}"
             )
-        if fixed and self.n_clusters > self.sample_size < clients:
+        if self.n_clusters > self.sample_size < clients:
             raise ClustPSIError(
                 f"the clusters of {clients} clients are found on a sample of {self.sample_size}, which has no "
                 f"{self.n_clusters} clusters: ask for at most {self.sample_size}, or raise sample_size of PSIClustering"

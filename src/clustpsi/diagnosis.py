@@ -66,7 +66,7 @@ class Diagnosis:
         return weighted / weighted.sum() if weighted.sum() > 0 else np.zeros_like(weighted)
 
     def clients(self) -> pd.DataFrame:
-        """A row a client: size, PSI, band, cluster, and the classes that drive it: too much (+) or too little (-)."""
+        """One row per client: size, PSI, band, cluster, classes that drive it: too much (+) or too little (-)."""
         pooled = self.counts.sum(axis=0) / self.counts.sum()
         shares = self.counts / self.counts.sum(axis=1, keepdims=True)
         drivers = []

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.methods.orders import Evaluated
+from clustpsi.orders import Evaluated
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A federation: a data set, and for every client the rows it trains on and the rows it is tested on."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,7 +31,7 @@ class Federation:
     train, test
         Training and test rows of every client. No row has two owners or two uses.
     client_names
-        One name a client.
+        One name per client.
     """
 
     dataset: Dataset
@@ -144,16 +145,7 @@ def build_federation(
     """
     if partitioner not in PARTITIONERS:
         raise unknown_name("partitioner", partitioner, PARTITIONERS)
-    if split not in SPLITS:
-        raise unknown_name("split", split, SPLITS)
-    if split == "auto":
-        split = "client_80_20" if dataset.official_test is None else "official_matched"
-    if split != "client_80_20" and dataset.official_test is None:
-        raise ClustPSIError(f"{dataset.name} has no official test part for split {split!r}: use 'client_80_20'")
-
-    rows = np.arange(len(dataset.labels))
-    if dataset.official_test is not None and split != "merge_80_20":
-        rows = np.delete(rows, dataset.official_test)
+    split, rows = _rows_to_spread(dataset, split)
     clients, names = _partition(dataset, rows, partitioner, non_iid_param, num_clients, seed)
     if split == "official_matched":
         assert dataset.official_test is not None
@@ -161,6 +153,36 @@ def build_federation(
     else:
         train, test = partition.client_80_20(clients, seed)
     return Federation(dataset, tuple(train), tuple(test), names)
+
+
+def workable(
+    dataset: Dataset,
+    partitioner: str,
+    seeds: Sequence[int],
+    non_iid_param: float | None = None,
+    num_clients: int | None = None,
+    split: str = "auto",
+) -> tuple[float | None, int | None]:
+    """Non-IID parameter and number of clients for :func:`build_federation`; None is chosen so that all seeds work.
+
+    See :func:`clustpsi.partition.workable`.
+    """
+    _, rows = _rows_to_spread(dataset, split)
+    return partition.workable(dataset.labels[rows], partitioner, seeds, non_iid_param, num_clients)
+
+
+def _rows_to_spread(dataset: Dataset, split: str) -> tuple[str, Rows]:
+    """The split that is meant, and the rows that go to clients before it."""
+    if split not in SPLITS:
+        raise unknown_name("split", split, SPLITS)
+    if split == "auto":
+        split = "client_80_20" if dataset.official_test is None else "official_matched"
+    if split != "client_80_20" and dataset.official_test is None:
+        raise ClustPSIError(f"{dataset.name} has no official test part for split {split!r}: use 'client_80_20'")
+    rows = np.arange(len(dataset.labels))
+    if dataset.official_test is not None and split != "merge_80_20":
+        rows = np.delete(rows, dataset.official_test)
+    return split, rows
 
 
 def _partition(

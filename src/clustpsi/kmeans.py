@@ -31,7 +31,7 @@ MAX_SEEDED_CLUSTERS = 32
 SAME_INERTIA = 0.02
 
 #: Up to this many points all starts run side by side in NumPy; more are left to compiled loops, which take less time
-#: and memory and differ in rounding alone.
+#: and memory. They differ in rounding, and in that a cluster which runs empty stays so.
 MAX_SIDE_BY_SIDE = 200
 
 MAX_ITERATIONS = 300

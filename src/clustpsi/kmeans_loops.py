@@ -11,8 +11,6 @@ A cluster's row r stands for the values ``factor * r - offset``. An empty cluste
 it is nobody's nearest. Loops stand for array expressions here because Numba compiles them several times faster.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -23,7 +21,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_compiled

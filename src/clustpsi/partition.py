@@ -3,24 +3,47 @@
 Every partitioner gives one array of row numbers a client. The paper's are Dirichlet and Similarity.
 """
 
-import itertools
 import logging
 import math
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clustpsi.errors import ClustPSIError, InfeasiblePartition
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, InfeasiblePartition, unknown_name
 
 Rows = NDArray[np.int64]
+Sizes = tuple[int, ...]  # rows of each class
 
 #: Names on the command line.
 PARTITIONERS = ("dirichlet", "similarity", "iid", "natural")
 
-#: A Dirichlet pass costs about as much as shuffling all rows once: so many rows take about a minute. The paper's seeds
-#: need up to 3.4e9 (CIFAR-10's official training part, 100 clients, alpha 0.05).
+#: A Dirichlet pass takes the random numbers of shuffling all rows once: so many rows take about 12 seconds. The paper's
+#: seeds need up to 3.4e9 (CIFAR-10's official training part, 100 clients, alpha 0.05).
 MAX_SHUFFLED_ROWS = 4_000_000_000
+MAX_PASSES = 100_000
+
+#: What a partition is where nobody says: strongly skewed, over a few clients.
+DEFAULT_LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
+DEFAULT_CLIENTS = 20
+
+#: Where the defaults do not work, others are tried in this order: these alphas, then fewer clients, then more alphas.
+SKEWED_ALPHAS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+MILD_ALPHAS = (2.0, 5.0, 10.0, 50.0)
+FEWER_CLIENTS = (20, 15, 10, 8, 6, 5, 4, 3, 2)
+
+#: Fewest samples of a client: FedArtML's of a Dirichlet partition, and what it takes to train and test.
+MIN_DIRICHLET_SAMPLES = 10
+MIN_SAMPLES = 2
+
+#: Settings count as workable if a good pass comes soon: after 100 to 1,000 passes, as many as shuffle so many rows.
+QUICK_ROWS = 20_000_000
+FEWEST_QUICK_PASSES, MOST_QUICK_PASSES = 100, 1_000
+
+#: So many Dirichlet passes are made by NumPy, the others by compiled loops, which take a moment to load.
+FIRST_PASSES = 8
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +54,8 @@ def dirichlet(
     alpha: float,
     seed: int,
     *,
-    min_samples: int = 10,
-    max_passes: int = 100_000,
+    min_samples: int = MIN_DIRICHLET_SAMPLES,
+    max_passes: int = MAX_PASSES,
 ) -> list[Rows]:
     """Spread every class over the clients in proportions drawn from a symmetric Dirichlet distribution.
 
@@ -67,56 +90,99 @@ def dirichlet(
     [275, 181, 122, 422]
     """
     classes = _check(labels, num_clients, seed)
-    if not (math.isfinite(alpha) and alpha > 0):
-        raise ClustPSIError(f"alpha must be a finite number above 0, not {alpha}")
+    _check_alpha(alpha)
     if min_samples < 1 or max_passes < 1:
         raise ClustPSIError(f"min_samples and max_passes must be at least 1, not {min_samples} and {max_passes}")
-    class_sizes = np.bincount(classes)
-    rows = len(classes)
+    sizes = tuple(np.bincount(classes).tolist())
+    good = _require(sizes, num_clients, alpha, seed, [seed], min_samples, max_passes)
+    return _deal(classes, _dirichlet_pass(sizes, num_clients, alpha, seed, good), _first_seed(sizes, seed, good), seed)
+
+
+def _require(
+    class_sizes: Sizes,
+    num_clients: int,
+    alpha: float,
+    seed: int,
+    seeds: Sequence[int],
+    min_samples: int = MIN_DIRICHLET_SAMPLES,
+    max_passes: int = MAX_PASSES,
+) -> int:
+    """The first pass that gives every client enough, or an error that names settings which work for all the seeds."""
+    rows = sum(class_sizes)
     settings = f"{rows} samples of {len(class_sizes)} classes over {num_clients} clients"
     if num_clients * min_samples > rows:
-        raise InfeasiblePartition(
-            f"{settings} cannot give every client {min_samples} samples: take at most {rows // min_samples} clients"
+        problem = f"{settings} cannot give every client {min_samples} samples"
+    else:
+        passes = max(1, min(max_passes, MAX_SHUFFLED_ROWS // rows))
+        good, smallest = _good_pass(class_sizes, num_clients, alpha, seed, min_samples, passes)
+        if good is not None:
+            return good
+        problem = (
+            f"no Dirichlet partition of {settings} with alpha={alpha:g} and seed {seed} gave every client "
+            f"{min_samples} samples in {passes} passes (the smallest client never had more than {smallest})"
         )
-
-    passes = max(1, min(max_passes, MAX_SHUFFLED_ROWS // rows))
-    smallest = 0
-    for first_seed, shares in itertools.islice(_dirichlet_passes(class_sizes, num_clients, alpha, seed), passes):
-        smallest = max(smallest, int(shares.sum(axis=0).min()))
-        if smallest >= min_samples:
-            return _deal(classes, shares, first_seed, seed)
-    raise InfeasiblePartition(
-        f"no Dirichlet partition of {settings} with alpha={alpha:g} and seed {seed} gave every client "
-        f"{min_samples} samples in {passes} passes (the smallest client never had more than {smallest}): "
-        "raise alpha or take fewer clients"
-    )
+    raise InfeasiblePartition(f"{problem}: {_what_works(class_sizes, num_clients, alpha, seeds, min_samples)}")
 
 
-def _dirichlet_passes(class_sizes: Rows, num_clients: int, alpha: float, seed: int) -> Iterator[tuple[int, Rows]]:
-    """Passes without end: the seed each starts from and the samples of every class for every client (C x K)."""
+@lru_cache(maxsize=256)
+def _good_pass(
+    class_sizes: Sizes, num_clients: int, alpha: float, seed: int, min_samples: int, passes: int
+) -> tuple[int | None, int]:
+    """The first of so many passes that gives every client enough, and the most that the smallest client ever had."""
+    passes = min(passes, (2**32 - seed) // (100 * len(class_sizes)))  # NumPy has no seeds beyond
+    most = 0
+    for number in range(min(passes, FIRST_PASSES)):
+        shares = _dirichlet_pass(class_sizes, num_clients, alpha, seed, number)
+        most = max(most, int(shares.sum(axis=0).min()))
+        if most >= min_samples:
+            return number, most
+    begin = FIRST_PASSES
+    while begin < passes:
+        from clustpsi.dirichlet_loops import first_good_pass  # here, because Numba takes its time to load
+
+        found, smallest = first_good_pass(np.array(class_sizes), num_clients, alpha, seed, begin, passes, min_samples)
+        if found < 0:
+            return None, max(most, smallest)
+        # NumPy has the last word: its logarithm may differ from the compiled one in the last bit.
+        shares = _dirichlet_pass(class_sizes, num_clients, alpha, seed, found)
+        if shares.sum(axis=0).min() >= min_samples:
+            return found, smallest
+        begin = found + 1
+    return None, most
+
+
+def _dirichlet_pass(class_sizes: Sizes, num_clients: int, alpha: float, seed: int, number: int) -> Rows:
+    """Samples of every class for every client (C x K) in one pass.
+
+    :mod:`clustpsi.dirichlet_loops` has the same, compiled.
+    """
     random = np.random.RandomState(0)
     concentration = np.full(num_clients, alpha)
-    fair_share = class_sizes.sum() / num_clients
-    # FedArtML draws the proportions after shuffling the class. Only the random numbers which that takes matter here, so
-    # one number stands in for all rows of a class: the same draws without the memory traffic.
-    stand_ins = [np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.int64), (size,), (0,)) for size in class_sizes]
-    for first_seed in itertools.count(seed, 100 * len(class_sizes)):
-        shares = np.zeros((len(class_sizes), num_clients), dtype=np.int64)
-        held = np.zeros(num_clients, dtype=np.int64)
-        for label, stand_in in enumerate(stand_ins):
-            random.seed(first_seed + 100 * label)
-            random.shuffle(stand_in)
-            proportions = random.dirichlet(concentration) * (held < fair_share)
-            total = proportions.sum()
-            if not total > 0:  # tiny alpha: all clients with room drew 0, or all clients did (NaN); the pass has failed
-                shares[:] = 0
-                break
-            ends = (np.cumsum(proportions / total) * len(stand_in)).astype(np.int64)
-            ends[-1] = len(stand_in)
-            shares[label] = ends
-            shares[label, 1:] -= ends[:-1]
-            held += shares[label]
-        yield first_seed, shares
+    fair_share = sum(class_sizes) / num_clients
+    first_seed = _first_seed(class_sizes, seed, number)
+    shares = np.zeros((len(class_sizes), num_clients), dtype=np.int64)
+    held = np.zeros(num_clients, dtype=np.int64)
+    for label, size in enumerate(class_sizes):
+        random.seed(first_seed + 100 * label)
+        # FedArtML draws the proportions after shuffling the class. Only the random numbers which that takes matter
+        # here, so one number stands in for all rows of a class: the same draws without the memory traffic.
+        random.shuffle(np.lib.stride_tricks.as_strided(np.zeros(1, dtype=np.int64), (size,), (0,)))
+        proportions = random.dirichlet(concentration) * (held < fair_share)
+        total = proportions.sum()
+        if not total > 0:  # tiny alpha: all clients with room drew 0, or all clients did (NaN); the pass has failed
+            shares[:] = 0
+            break
+        ends = (np.cumsum(proportions / total) * size).astype(np.int64)
+        ends[-1] = size
+        shares[label] = ends
+        shares[label, 1:] -= ends[:-1]
+        held += shares[label]
+    return shares
+
+
+def _first_seed(class_sizes: Sizes, seed: int, number: int) -> int:
+    """The seed of a pass's first class; those of the others follow in steps of 100."""
+    return seed + 100 * len(class_sizes) * number
 
 
 def _deal(classes: Rows, shares: Rows, first_seed: int, seed: int) -> list[Rows]:
@@ -146,8 +212,7 @@ def similarity(labels: ArrayLike, num_clients: int, s: float, seed: int) -> list
     [[25, 0], [25, 0], [0, 25], [0, 25]]
     """
     classes = _check(labels, num_clients, seed)
-    if not 0 <= s <= 1:
-        raise ClustPSIError(f"the similarity S must be from 0 (sorted by label) to 1 (IID), not {s}")
+    _check_similarity(s)
     shuffled = np.random.default_rng(seed).permutation(len(classes))
     mixed, rest = np.split(shuffled, [round(s * len(classes))])
     by_label = rest[_stable_argsort(classes[rest])]
@@ -234,6 +299,143 @@ def official_matched(clients: Sequence[Rows], labels: ArrayLike, test_rows: Rows
     return [np.concatenate(hand) for hand in hands]
 
 
+def workable(
+    labels: ArrayLike,
+    partitioner: str,
+    seeds: Sequence[int],
+    non_iid_param: float | None = None,
+    num_clients: int | None = None,
+) -> tuple[float | None, int | None]:
+    """Non-IID parameter and number of clients with which there is a partition for every seed.
+
+    What is given stays. What is not is the default (alpha 0.1, S 0.03, 20 clients) or, where there is no such partition
+    of these labels or none is found at once, the nearest that works: first a larger alpha, then fewer clients. A
+    :class:`ClustPSIWarning` says so. The answer depends on the set of seeds, not on their order.
+
+    Parameters
+    ----------
+    labels
+        Class of every row that is to be spread.
+    partitioner
+        One of `PARTITIONERS`; natural clients have neither parameter nor number.
+    seeds
+        Of all partitions that are to be made with these settings.
+    non_iid_param, num_clients
+        What the user asked for, None for the rest.
+
+    Raises
+    ------
+    InfeasiblePartition
+        When there is no such partition; the message names settings near by that work.
+
+    Examples
+    --------
+    >>> workable(np.repeat(np.arange(10), 180), "dirichlet", seeds=[42, 0, 1])
+    (0.1, 20)
+    """
+    if partitioner not in PARTITIONERS:
+        raise unknown_name("partitioner", partitioner, PARTITIONERS)
+    if partitioner == "natural":
+        return non_iid_param, num_clients
+    if not seeds:
+        raise ClustPSIError("at least one seed is needed")
+    for seed in seeds:
+        classes = _check(labels, 2 if num_clients is None else num_clients, seed)
+    if partitioner == "dirichlet":
+        sizes = tuple(np.bincount(classes).tolist())
+        return _workable_dirichlet(sizes, sorted(set(seeds)), non_iid_param, num_clients)
+    mixed = 0
+    if partitioner == "similarity":
+        non_iid_param = DEFAULT_LEVELS[partitioner] if non_iid_param is None else non_iid_param
+        _check_similarity(non_iid_param)
+        mixed = round(non_iid_param * len(classes))
+    if num_clients is None:
+        num_clients = DEFAULT_CLIENTS
+        while num_clients > 2 and mixed // num_clients + (len(classes) - mixed) // num_clients < MIN_SAMPLES:
+            num_clients -= 1
+        if num_clients < DEFAULT_CLIENTS:
+            _note(f"{len(classes)} samples are too few for {DEFAULT_CLIENTS} clients, so there are {num_clients}")
+    return non_iid_param, num_clients
+
+
+def _workable_dirichlet(
+    sizes: Sizes, seeds: Sequence[int], alpha: float | None, num_clients: int | None
+) -> tuple[float, int]:
+    if alpha is not None:
+        _check_alpha(alpha)
+    if alpha is not None and num_clients is not None:
+        for seed in seeds:
+            _require(sizes, num_clients, alpha, seed, seeds)
+        return alpha, num_clients
+    default = alpha or DEFAULT_LEVELS["dirichlet"], num_clients or DEFAULT_CLIENTS
+    found = _first_workable(sizes, _candidates(alpha, num_clients), seeds)
+    nothing = (
+        f"no Dirichlet partition of {sum(sizes)} samples of {len(sizes)} classes over {default[1]} clients with "
+        f"alpha={default[0]:g} was found"
+    )
+    if found is None:
+        raise InfeasiblePartition(f"{nothing}: {_what_works(sizes, default[1], default[0], seeds)}")
+    if found != default:
+        _note(f"{nothing} at once, so there are {found[1]} clients with alpha={found[0]:g}")
+    return found
+
+
+def _candidates(alpha: float | None, num_clients: int | None) -> Iterator[tuple[float, int]]:
+    """Settings to try where something is left open, the best first."""
+    clients = FEWER_CLIENTS if num_clients is None else (num_clients,)
+    for alphas in (SKEWED_ALPHAS, MILD_ALPHAS) if alpha is None else ((alpha,),):
+        yield from ((each, number) for number in clients for each in alphas)
+
+
+def _first_workable(
+    sizes: Sizes,
+    candidates: Iterable[tuple[float, int]],
+    seeds: Sequence[int],
+    min_samples: int = MIN_DIRICHLET_SAMPLES,
+) -> tuple[float, int] | None:
+    """The first alpha and number of clients with which a good pass comes soon for every seed."""
+    for alpha, num_clients in candidates:
+        if num_clients * min_samples > sum(sizes):
+            continue
+        # A pass shuffles all rows and draws a number for each class and client, which costs as much as thirty rows.
+        passes = QUICK_ROWS // (sum(sizes) + 30 * len(sizes) * num_clients)
+        passes = min(max(passes, FEWEST_QUICK_PASSES), MOST_QUICK_PASSES)
+        if all(_good_pass(sizes, num_clients, alpha, seed, min_samples, passes)[0] is not None for seed in seeds):
+            return alpha, num_clients
+    return None
+
+
+def _what_works(
+    sizes: Sizes, num_clients: int, alpha: float, seeds: Sequence[int], min_samples: int = MIN_DIRICHLET_SAMPLES
+) -> str:
+    """Settings near those that do not work: a larger alpha, fewer clients, or else other values of both."""
+    larger = [(each, num_clients) for each in (*SKEWED_ALPHAS, *MILD_ALPHAS) if each > alpha]
+    found = [_first_workable(sizes, larger, seeds, min_samples)]
+    low, high = 1, min(num_clients, sum(sizes) // min_samples + 1)  # one client is no federation; `high` does not work
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _first_workable(sizes, [(alpha, middle)], seeds, min_samples):
+            low = middle
+        else:
+            high = middle
+    found.append((alpha, low) if low > 1 else None)
+    if not any(found):
+        found.append(_first_workable(sizes, _candidates(None, None), seeds, min_samples))
+    names = [_text(*each) for each in found if each is not None]
+    if not names:
+        return "no other alpha or number of clients that was tried works either"
+    of = f"seed {seeds[0]}" if len(seeds) == 1 else "these seeds"
+    return f"{' or '.join(names)} {'works' if len(names) == 1 else 'work'} for {of}"
+
+
+def _text(alpha: float, num_clients: int) -> str:
+    return f"alpha={alpha:g} with {num_clients} clients"
+
+
+def _note(message: str) -> None:
+    warnings.warn(message, ClustPSIWarning, stacklevel=3)
+
+
 def label_counts(clients: Sequence[Rows], labels: NDArray[np.integer], num_classes: int) -> Rows:
     """How many rows of each class every client has (clients x classes)."""
     owner = np.repeat(np.arange(len(clients)), [len(rows) for rows in clients])
@@ -249,7 +451,7 @@ def _split_stream(seed: int) -> np.random.Generator:
 def _check(labels: ArrayLike, num_clients: int, seed: int) -> Rows:
     classes = np.asarray(labels)
     if classes.ndim != 1 or classes.size == 0:
-        raise ClustPSIError(f"labels must be a non-empty list with one class a row, but their shape is {classes.shape}")
+        raise ClustPSIError(f"labels must be a non-empty list, one class per row, but their shape is {classes.shape}")
     if not np.issubdtype(classes.dtype, np.integer) or classes.min() < 0:
         raise ClustPSIError("labels must be integers from 0 to the number of classes less one")
     if not 2 <= num_clients <= len(classes):
@@ -257,6 +459,16 @@ def _check(labels: ArrayLike, num_clients: int, seed: int) -> Rows:
     if not 0 <= seed < 2**31:
         raise ClustPSIError(f"the seed must be from 0 to 2**31 - 1, not {seed}")
     return classes.astype(np.int64)
+
+
+def _check_alpha(alpha: float) -> None:
+    if not (math.isfinite(alpha) and alpha > 0):
+        raise ClustPSIError(f"alpha must be a finite number above 0, not {alpha}")
+
+
+def _check_similarity(s: float) -> None:
+    if not 0 <= s <= 1:
+        raise ClustPSIError(f"the similarity S must be from 0 (sorted by label) to 1 (IID), not {s}")
 
 
 def _rows_by_label(classes: Rows, num_classes: int) -> list[Rows]:

@@ -1,6 +1,6 @@
 """How much the clients' label distributions differ: PSI and its weighted mean, and the distances it is compared with.
 
-Every function takes label counts, one row a client and one column a class: no features, no model.
+Every function takes label counts, one row per client and one column per class: no features, no model.
 """
 
 from typing import Literal
@@ -32,7 +32,7 @@ def check_counts(counts: ArrayLike) -> NDArray[np.int64]:
         values = np.asarray(counts, dtype=np.float64)
     except (TypeError, ValueError):
         raise ClustPSIError(
-            "label counts must be a table of numbers with one row a client and one column a class"
+            "label counts must be a table of numbers with one row per client and one column per class"
         ) from None
     if values.ndim != 2:
         raise ClustPSIError(f"label counts must have two dimensions, clients x classes, not {values.ndim}")

@@ -157,7 +157,7 @@ faults(
         "untrained = np.flatnonzero(state.memory",
     ),
     ("fedsoft-mixtures-not-normalized", "(weights / weights.sum(axis=1, keepdims=True))", "(weights / weights.sum())"),
-    ("fedsoft-downloads-one-model", "downloads=self.n_fedsoft", "downloads=1"),
+    ("fedsoft-downloads-one-model", "mixed_of=centres", "mixed_of=centres[:1]"),
     (
         "fedsoft-broken-client-counts-as-trained",
         "if model is not None:\n                personal[k], ever_trained[k] = model, True",
@@ -240,7 +240,7 @@ faults(
     ("haccs-more-noise-for-a-larger-budget", "noise / self.dp_eps", "noise * self.dp_eps"),
     ("haccs-other-threshold", "SAME_GROUP = 0.25", "SAME_GROUP = 0.5"),
     ("haccs-uniform-ignored", 'if self.haccs_weights == "uniform":', "if False:"),
-    ("haccs-downloads-twice", "replace(order, downloads=0)", "order"),
+    ("haccs-downloads-twice", "replace(order, holds_start=True)", "order"),
     ("haccs-processors-all-fast", "10 * (0.5 * processor + rng", "10 * (0 * processor + rng"),
 )
 faults(
@@ -344,7 +344,7 @@ faults(
 faults(
     "methods/local.py",
     "tests/test_methods_rules.py tests/test_methods_runs.py -k test_local",
-    ("local-sends-models", "downloads=0, uploads=0", "uploads=0"),
+    ("local-sends-models", "holds_start=True, keeps_model=True", "keeps_model=True"),
     ("local-loses-a-model", "new or old for new", "new or state.models[0] for new"),
     ("local-one-model-for-all", "np.arange(len(setting.clients))", "np.zeros(len(setting.clients), int)"),
     (
@@ -359,8 +359,8 @@ faults(
     ("poc-candidates-not-by-size", "p=size / size.sum()", "p=None"),
     ("poc-least-loss", "-losses))", "losses))"),
     ("poc-ties-in-order", "rng.random(candidates)", "np.arange(candidates)"),
-    ("poc-weighted-by-size", "weights=np.ones(len(chosen)), downloads=0", "downloads=0"),
-    ("poc-downloads-twice", "weights=np.ones(len(chosen)), downloads=0", "weights=np.ones(len(chosen))"),
+    ("poc-weighted-by-size", "weights=np.ones(len(chosen)), holds_start=True", "holds_start=True"),
+    ("poc-downloads-twice", "weights=np.ones(len(chosen)), holds_start=True", "weights=np.ones(len(chosen))"),
     ("poc-all-candidates-train", "return d, max(1, int(setting.fraction * d + 1e-9))", "return d, d"),
     ("poc-trains-nobody", "max(1, int(setting.fraction * d", "max(0, int(setting.fraction * d"),
     ("poc-scaled-too-far", "round(0.8 * everybody)", "round(0.9 * everybody)"),
@@ -390,7 +390,7 @@ faults(
     ("base-choices-not-checked", "if choices and value not in choices:", "if False:"),
 )
 faults(
-    "methods/orders.py",
+    "orders/work.py",
     "tests/test_orders.py",
     ("orders-plain-mean", "np.asarray(weights, np.float64) / np.sum(weights)", "np.ones(len(models)) / len(models)"),
     ("orders-weights-add-up-to-more", "/ np.sum(weights)", "/ np.max(weights)"),
@@ -495,7 +495,7 @@ faults(
 )
 faults(
     "federation.py",
-    "tests/test_federation.py tests/test_run_details.py -k not seconds",
+    "tests/test_federation.py tests/test_federation_details.py",
     ("federation-trains-on-the-official-test", "rows = np.delete(rows, dataset.official_test)", "pass"),
     ("federation-split-seed", "partition.client_80_20(clients, seed)", "partition.client_80_20(clients, 0)"),
     (
@@ -540,7 +540,12 @@ faults(
     "experiments/grid.py",
     "tests/test_grid.py tests/test_sweep.py -k grid or centralized or partitions or values or commas or vary or run_of",
     ("grid-centralized-on-natural-clients", 'and base.client is None and partitioner != "natural"', ""),
-    ("grid-centralized-leaves-a-client-column", "base.client is None and partitioner", "partitioner"),
+    (
+        "grid-centralized-leaves-a-client-column",
+        "base.client is None and partitioner",
+        "partitioner",
+        "a run with a client column is on natural clients in any case",
+    ),
     ("grid-centralized-leaves-natural", 'base.client is None and partitioner != "natural"', "base.client is None"),
     ("grid-centralized-on-every-partition", '.name == "centralized"', '.name == "central"'),
     ("grid-centralized-fewest-clients", "most_clients = max(", "most_clients = min("),
@@ -553,7 +558,8 @@ faults(
     ("grid-truncates-numbers", "if plain(value) == float(value):", "if True:"),
     ("grid-partitions-added", "if any(key in _PARTITIONS for key in new):", "if False:"),
     ("grid-infeasible-cells-run", "not in INFEASIBLE", "is not INFEASIBLE"),
-    ("grid-text-columns-split", 'and key != "text":', ":"),
+    ("grid-columns-split", 'and key not in ("text", "drop", "sep"):', ":"),
+    ("grid-natural-clients-numbered", 'settings["num_clients"] = level = None', "pass"),
     ("grid-both-ways", 'if {"partitioner", "non_iid_param"} & set(values):', "if False:"),
 )
 
@@ -757,7 +763,7 @@ faults(
 # ----------------------------------------------------------------------------------------------------------------- runs
 
 faults(
-    "history.py",
+    "runs/history.py",
     "tests/test_history.py",
     (
         "history-best-server",
@@ -783,7 +789,7 @@ faults(
     ("history-up-is-down", "ledger.bytes_up, ledger.bytes_down, tau", "ledger.bytes_down, ledger.bytes_up, tau"),
 )
 faults(
-    "run.py",
+    "runs/run.py",
     "tests/test_run_details.py tests/test_run.py -k not killed",
     (
         "run-same-clients-every-round",
@@ -797,7 +803,7 @@ faults(
     ),
     ("run-validation-seed", "federation.for_validation(config.seed)", "federation.for_validation(0)"),
     ("run-recomputes-what-others-finished", "elif folder.finished:", "elif False:"),
-    ("run-charges-what-was-before", "self.simulator.take_ledger()  # what", "pass  # what"),
+    ("run-charges-what-was-before", "self.server.take_ledger()  # what", "pass  # what"),
     (
         "run-forgets-seconds",
         'self.seconds = dict(zip(arrays["seconds/of"].tolist(), arrays["seconds/spent"].tolist(), strict=True))',
@@ -814,10 +820,10 @@ faults(
     ("run-learning-rate-ignored", "lr=config.lr", "lr=0.001"),
     ("run-optimizer-ignored", "optimizer=config.optimizer", 'optimizer="adam"'),
     ("run-batch-size-ignored", "batch_size=config.batch_size", "batch_size=32"),
-    ("run-orders-of-round-0", "partial(self.simulator.serve, t=t)", "partial(self.simulator.serve, t=0)"),
+    ("run-orders-of-round-0", "partial(self.server.serve, t=t)", "partial(self.server.serve, t=0)"),
 )
 faults(
-    "config.py",
+    "runs/config.py",
     "tests/test_run_details.py tests/test_run.py tests/test_word_vectors.py "
     "-k cell or partitions or whole_number or changed_file or another_run or foreign",
     ("config-cell-without-seed", 'if key != "agg_method"}', 'if key not in ("agg_method", "seed")}'),
@@ -836,7 +842,7 @@ faults(
     ("config-any-format", 'values.get("format") != FORMAT', 'values.get("format") is None'),
 )
 faults(
-    "results.py",
+    "runs/store.py",
     "tests/test_run_details.py tests/test_run.py tests/test_methods_runs.py "
     "-k not killed and (run or fresh or saved or best or checkpoint)",
     (
@@ -884,4 +890,77 @@ faults(
         "cell = cells[worker] if cells.get(worker) in self._pending else next(free, fullest)",
         "cell = next(free, fullest)",
     ),
+)
+
+# ------------------------------------------------------------------------------------------- tables of the user's own
+
+faults(
+    "datasets/table_files.py",
+    "tests/test_table_files.py",
+    ("table-files-commas-only", "for candidate in SEPARATORS:", "for candidate in SEPARATORS[:1]:"),
+    ("table-files-fewest-cells", "if (fitting, width) > best:", "if (fitting, -width) > best:"),
+    ("table-files-decimal-comma-everywhere", 'sep != "," and commas and not any(', "commas and any("),
+    ("table-files-no-decimal-comma", 'decimal="," if _has_decimal_commas(sep, records[1:]) else "."', 'decimal="."'),
+    ("table-files-spaces-kept", "skipinitialspace=True,\n                low", "low"),
+    ("table-files-arrow-unchecked", "table.validate(full=True)", "table.validate()"),
+    (
+        "table-files-zip-of-any-size",
+        "if inside[0].file_size > limit:",
+        "if False:",
+        "unpacking finds it as well, later",
+    ),
+    ("table-files-traps-parsed", "while isinstance(file.raw, Bounded) and file.read(PIECE):", "while False:"),
+    ("table-files-clutter-counts", "and not _is_clutter(each.filename)", ""),
+)
+faults(
+    "datasets/files.py",
+    "tests/test_table_files.py tests/test_datasets_download.py",
+    ("files-unpacked-without-bound", "if self._left < 0:", "if False:"),
+    ("files-header-twice-accepted", "count > 1]", "count > 9]"),
+)
+faults(
+    "datasets/labels.py",
+    "tests/test_tables.py tests/test_diagnose.py",
+    ("labels-blank-is-a-label", "if (name := str(found[place])).strip():", "if name := str(found[place]):"),
+    ("labels-sorted-as-texts", "key=found.__getitem__)", "key=lambda place: str(found[place]))"),
+    (
+        "labels-rows-counted-without-the-omitted",
+        'getattr(values, "index", np.arange(len(codes)))',
+        "np.arange(len(codes))",
+    ),
+    ("labels-rare-is-at-most", "minlength=len(names)) < least", "minlength=len(names)) <= least"),
+    ("labels-same-column-twice", "if len(set(named)) < len(named):", "if False:"),
+)
+faults(
+    "datasets/counts.py",
+    "tests/test_diagnose.py",
+    ("counts-clients-twice", "if repeated.any():", "if False:"),
+    ("counts-ascending-is-not-enough", "(ascending and len(numbers) >= MANY)", "False"),
+    ("counts-always-clients", "(ascending and len(numbers) >= MANY)", "True"),
+    ("counts-by-name-only", "if called or np.count_nonzero(sums) >= MANY:", "if called:"),
+    ("counts-any-sum-is-a-total", "if called or np.count_nonzero(sums) >= MANY:", "if True:"),
+    ("counts-total-rows-stay", "if row is not None:", "if False:"),
+    ("counts-index-forgotten", "if is_named else None)", "if False else None)"),
+)
+faults(
+    "features/written.py",
+    "tests/test_written.py",
+    ("written-codes-are-numbers", "is_code = any(", "is_code = False and any("),
+    ("written-few-values-and-a-mark", "FEW_VALUES = 20", "FEW_VALUES = 0"),
+    ("written-marks-at-any-share", "MOST_OTHER_SHARE = 0.05", "MOST_OTHER_SHARE = 0.5"),
+    ("written-many-marks", "MOST_OTHER_MARKS = 3", "MOST_OTHER_MARKS = 30"),
+    ("written-day-or-month", "if day_first == any(", "if False and day_first == any("),
+    ("written-afternoon-is-morning", '(12 if match["half"] in "Pp" else 0)', "0"),
+    ("written-zones-ignored", 'minutes -= -ahead if zone[0] == "-" else ahead', "pass"),
+    ("written-mixed-money", "len(affixes) > 1", "False"),
+)
+faults(
+    "datasets/cache.py",
+    "tests/test_datasets_cache.py",
+    ("cache-manifest-of-fewer-arrays", "kept and kept == set(checksums)", "True"),
+)
+faults(
+    "datasets/download.py",
+    "tests/test_datasets_download.py",
+    ("download-any-state", "if not state.isdecimal() or int(state) != int(code):", "if False:"),
 )

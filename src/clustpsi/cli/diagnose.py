@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from clustpsi.cli.options import config_options, with_options
-from clustpsi.config import column_names
 from clustpsi.printing import console, counted, print_table, printable
+from clustpsi.runs.config import column_names
 
 if TYPE_CHECKING:
     from clustpsi.diagnosis import Diagnosis

@@ -9,8 +9,8 @@ from rich.table import Table
 from clustpsi.cli.lists import Where, numbers, parse_seeds
 from clustpsi.cli.notes import Quiet, notes
 from clustpsi.cli.options import config_options, with_options
-from clustpsi.config import Config
 from clustpsi.printing import console, print_table, printable
+from clustpsi.runs.config import Config
 
 
 def command(
@@ -57,7 +57,7 @@ def command(
 ) -> None:
     """Draw a figure, and write the data it shows beside it as CSV."""
     from clustpsi.report import figures  # here, because --help needs neither SciPy nor scikit-learn
-    from clustpsi.report.runs import parse_filters
+    from clustpsi.runs.frame import parse_filters
 
     if name is None:
         table = Table("figure", "made from", "shows")

@@ -7,11 +7,11 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from clustpsi.config import Config
 from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import MethodSpec, as_text, method_types, parameters_of
 from clustpsi.methods.base import Method, bounds
+from clustpsi.runs.config import Config
 
 METHOD_PANEL = "Parameters of methods"
 PAPER = "paper"  # the preset that the defaults are

@@ -26,14 +26,13 @@ from clustpsi.cli.options import (
     method_options,
     with_options,
 )
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.printing import console, counted, print_table, printable
+from clustpsi.runs.config import Config
 
 if TYPE_CHECKING:
-    from clustpsi.results import RunFolder
-    from clustpsi.run import Cell
-    from clustpsi.run import Progress as RunProgress
+    from clustpsi.runs.run import Progress as RunProgress
+    from clustpsi.runs.store import RunFolder
 
 SETTINGS = {each.name for each in fields(Config)}
 BETWEEN_LINES = 10.0  # seconds, where progress is printed as lines
@@ -108,10 +107,13 @@ def command(
         for method in methods
     }
 
-    from clustpsi.features.columns import describe
-    from clustpsi.results import Store  # here, because pandas and JAX take their time to load, and --help needs neither
-    from clustpsi.run import open_cell, run
-    from clustpsi.sources import Sources, identified
+    from clustpsi.features.columns import (
+        describe,  # here, because pandas and JAX take their time, and --help needs neither
+    )
+    from clustpsi.runs.cell import Cells
+    from clustpsi.runs.run import run
+    from clustpsi.runs.sources import Sources, identified
+    from clustpsi.runs.store import Store
 
     sources = Sources(data_dir)
     data = sources.load(next(iter(configs.values())))
@@ -121,27 +123,25 @@ def command(
     configs = {key: identified(config, data) for key, config in configs.items()}
     store = Store(output)
     folders: dict[str, list[RunFolder]] = {}
-    with Watcher(told, list(configs.values())) as watcher:
-        for seed in seeds:
-            cell: Cell | None = None
-            for method in methods:
-                config = configs[seed, method]
-                folder = store.folder(config)
-                folders.setdefault(config.agg_method, []).append(folder)
-                without_models = folder.finished and save_models and not (folder / "models.npz").exists()
-                if folder.finished and not fresh and not without_models:
-                    watcher.skip(config, "finished before; --fresh computes it again")
-                    continue
-                watcher.begin(config)
-                if without_models:
-                    watcher.say("computed again, because its models were not saved")
-                if cell is None:
-                    cell = open_cell(config, dataset=sources.load(config), workers=workers)
-                    if seed == seeds[0]:
-                        watcher.say(f"{cell.model}, {cell.num_parameters:,} parameters: {cell.model_reason}")
-                again = fresh or without_models
-                run(config, store, cell=cell, resume=resume, fresh=again, save_models=save_models, watch=watcher.show)
-                watcher.end()
+    with Watcher(told, list(configs.values())) as watcher, Cells.of(sources, workers) as cells:
+        described = False
+        for config in configs.values():
+            folder = store.folder(config)
+            folders.setdefault(config.agg_method, []).append(folder)
+            without_models = folder.finished and save_models and not (folder / "models.npz").exists()
+            if folder.finished and not fresh and not without_models:
+                watcher.skip(config, "finished before; --fresh computes it again")
+                continue
+            watcher.begin(config)
+            if without_models:
+                watcher.say("computed again, because its models were not saved")
+            cell = cells.open(config)
+            if not described:
+                watcher.say(f"{cell.model}, {cell.num_parameters:,} parameters: {cell.model_reason}")
+                described = True
+            again = fresh or without_models
+            run(config, store, cell=cell, resume=resume, fresh=again, save_models=save_models, watch=watcher.show)
+            watcher.end()
     first = next(iter(configs.values()))
     rows = [summary_row(method, runs) for method, runs in folders.items()]
     constants = constant_rows(next(iter(folders.values())))

@@ -26,14 +26,14 @@ from clustpsi.cli.options import (
     with_options,
 )
 from clustpsi.cli.stopping import Stopped
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.printing import counted, printable
+from clustpsi.runs.config import Config
 
 if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
     from clustpsi.experiments.ray_backend import RayWorkers
     from clustpsi.experiments.sweep import Outcome, Processes, Sweep
-    from clustpsi.results import Store
+    from clustpsi.runs.store import Store
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
 REFRESH = 0.25  # seconds between two pictures of the live view
@@ -97,8 +97,8 @@ def command(
     configs = _configs(given, paper, file)
 
     from clustpsi.experiments.sweep import Sweep
-    from clustpsi.results import Store
-    from clustpsi.sources import Sources
+    from clustpsi.runs.sources import Sources
+    from clustpsi.runs.store import Store
 
     store = Store(output)
     cluster = None if ray is None else _cluster(ray, store, data_dir, workers)

@@ -156,7 +156,7 @@ def all_runs(
     where: Where = None,
 ) -> None:
     """All runs as CSV, one row each: the store's compact form, which the other tables read too."""
-    from clustpsi.report.runs import write_runs
+    from clustpsi.runs.frame import write_runs
 
     _check("csv", output)
     _put(write_runs(_runs(source, dataset, comm_rounds, agg_method, where)), output)
@@ -175,7 +175,7 @@ def _check(format: str, output: Path | None, against: str | None = None) -> bool
 def _runs(
     source: Path, dataset: str | None, comm_rounds: int | None, agg_method: str | None, where: list[str] | None
 ) -> "pd.DataFrame":
-    from clustpsi.report.runs import parse_filters, read_runs, select
+    from clustpsi.runs.frame import parse_filters, read_runs, select
 
     filters = parse_filters(where or [])
     named = {"dataset": dataset, "comm_rounds": comm_rounds, "agg_method": agg_method}

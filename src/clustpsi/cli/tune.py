@@ -57,7 +57,7 @@ def command(
     """
     from clustpsi.experiments.sweep import Sweep
     from clustpsi.experiments.tune import Search
-    from clustpsi.results import Store
+    from clustpsi.runs.store import Store
 
     search = Search.of(agg_method, _changes(grid or []), settings | {"seeds_list": parse_seeds(seeds_list)})
     search = search.identified(data_dir)

@@ -63,7 +63,7 @@ class Dataset:
     labels
         Class of every row, integers 0..C-1.
     class_names
-        One name a class, in the order of the integers.
+        One name per class, in the order of the integers.
     rows
         The rows as they were read.
     features

@@ -53,8 +53,10 @@ def assign_parts(
         None if label is None else str(label), None if client is None else str(client), _names(text), _names(drop)
     )
     named = parts.columns
-    if any(not each.strip() for each in named):
-        raise ClustPSIError(f"{where}: the name of a column is empty: name one of its columns, or leave the option out")
+    by_option = {"label": (parts.label,), "client": (parts.client,), "text": parts.text, "drop": parts.drop}
+    for option, columns in by_option.items():
+        if any(column is not None and not column.strip() for column in columns):
+            raise ClustPSIError(f"--{option} is empty: give it a value, or leave it away")
     if not len(table):
         raise ClustPSIError(f"{where} has no rows")
     levels = [level for level in table.index.names if level is not None and str(level) in named]

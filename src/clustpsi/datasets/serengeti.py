@@ -3,12 +3,12 @@
 Swanson et al.: Snapshot Serengeti, high-frequency annotated camera trap images of 40 mammalian species. Scientific
 Data 2, 2015.
 
-Layouts: Dryad's ``consensus_data.csv``, one row a capture event with the volunteers' answers; the 13 most frequent
+Layouts: Dryad's ``consensus_data.csv``, one row per capture event with the volunteers' answers; the 13 most frequent
 species are the classes. Or ``capture_events.csv``, which has the place and time of year of an event but no answers;
 the column label is the class (its species counts and decision type give the class away, so they are not used).
 
 Features: of the columns below, those that the file has. Numbers are standardized (mean 0, variance 1); season, site
-and roll become one column a category. Everything is fitted on the training rows. Natural clients: camera sites.
+and roll become one column per category. Everything is fitted on the training rows. Natural clients: camera sites.
 """
 
 from pathlib import Path

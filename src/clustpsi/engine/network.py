@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jax.flatten_util import ravel_pytree
 
-from clustpsi.methods.orders import Model
+from clustpsi.orders import Model
 
 Tree = Any
 

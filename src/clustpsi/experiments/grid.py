@@ -12,12 +12,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from clustpsi.config import Config
 from clustpsi.datasets import DATASETS, is_file_name
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method
-from clustpsi.report.paper import DATASETS as PAPER_DATASETS
-from clustpsi.report.paper import INFEASIBLE, LEVELS, METHODS, NUM_CLIENTS, SEEDS
+from clustpsi.paper import DATASETS as PAPER_DATASETS
+from clustpsi.paper import INFEASIBLE, LEVELS, METHODS, NUM_CLIENTS, SEEDS
+from clustpsi.runs.config import Config
 
 #: The paper's grid: its two big tables.
 PAPER: Mapping[str, Any] = {

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.sweep import Event, Outcome, Worker
 from clustpsi.files import make_folder, write_atomically
-from clustpsi.results import RunFolder, RunLocked, Store
-from clustpsi.sources import Sources
+from clustpsi.runs.config import Config
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import RunFolder, RunLocked, Store
 
 
 def pack(folder: RunFolder) -> bytes:
@@ -89,7 +89,7 @@ class RayWorkers:
         self._refused: list[tuple[int, Event]] = []
 
     def identify(self, configs: Sequence[Config]) -> tuple[list[Config], dict[Config, str]]:
-        """What :meth:`~clustpsi.sources.Sources.identify` finds on a node, where the data is."""
+        """What :meth:`~clustpsi.runs.sources.Sources.identify` finds on a node, where the data is."""
         look = self._ray.remote(num_cpus=1)(_identify)
         found: tuple[list[Config], dict[Config, str]] = self._ray.get(look.remote(self.data_dir, list(configs)))
         return found

@@ -34,7 +34,7 @@ from clustpsi.experiments.study_axes import (
     TARGETS,
 )
 from clustpsi.files import check_writable, make_folder
-from clustpsi.results import write_csv, write_json
+from clustpsi.runs.store import write_csv, write_json
 
 Counts = NDArray[np.int64]
 

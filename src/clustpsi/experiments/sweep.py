@@ -16,16 +16,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from clustpsi.config import FORMAT, Config
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
-from clustpsi.experiments import infeasible
 from clustpsi.files import make_folder, write_atomically
-from clustpsi.results import RunFolder, RunLocked, Store
-from clustpsi.sources import Sources
+from clustpsi.runs import infeasible
+from clustpsi.runs.config import FORMAT, Config
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import RunFolder, RunLocked, Store
+
+if TYPE_CHECKING:
+    from clustpsi.runs.cell import Cells
 
 ATTEMPTS = 2  # a run whose worker dies is tried once more: the machine may have been short of memory for a moment
 LOOK_AGAIN = 1.0  # seconds between two looks at runs that another sweep works on
@@ -74,20 +77,21 @@ class Worker:
     """Executes runs, one after the other; consecutive runs of a cell share its federation and compiled programs."""
 
     def __init__(self, data_dir: Path | None) -> None:
-        self._sources = Sources(data_dir)
-        self._settings: dict[str, Any] | None = None
-        self._cell: Any = None
+        self._data_dir = data_dir
+        self._cells: Cells | None = None
 
     def execute(self, config: Config, store: Store, watch: Callable[[Step], None] | None = None) -> Outcome:
         """Execute a run, from its checkpoint where there is one; never raises."""
-        from clustpsi.run import Progress, run  # here, because only workers need JAX
+        from clustpsi.runs.cell import Cells  # here, because only workers need JAX
+        from clustpsi.runs.run import Progress, run
 
         def report(progress: Progress) -> None:
             if watch is not None and progress.part == 0:  # a round has ended
                 watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
 
         try:
-            run(config, store, cell=self._open(config), resume=True, watch=report)
+            self._cells = self._cells or Cells(Sources(self._data_dir), workers=1)
+            run(config, store, cell=self._cells.open(config), resume=True, watch=report)
         except InfeasiblePartition as error:
             return Outcome("infeasible", str(error))
         except RunLocked as error:
@@ -98,17 +102,6 @@ class Worker:
             first_line = str(error).partition("\n")[0]
             return Outcome("failed", f"{type(error).__name__}: {first_line}", traceback.format_exc())
         return Outcome("finished")
-
-    def _open(self, config: Config) -> Any:
-        from clustpsi.run import open_cell
-
-        if self._settings != config.cell:
-            if self._cell is not None:
-                self._cell.simulator.close()
-            self._settings = self._cell = None  # the old cell's memory is free before the new one takes any
-            self._cell = open_cell(config, dataset=self._sources.load(config), workers=1)
-            self._settings = config.cell
-        return self._cell
 
 
 class Processes:

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.hyperparameters import OWN, TRAINING, TUNABLE
 from clustpsi.experiments.sweep import Event, Worker
 from clustpsi.methods import MethodSpec, as_text, make_method, method_spec
 from clustpsi.printing import counted
-from clustpsi.results import Store, write_csv
-from clustpsi.sources import Sources
+from clustpsi.runs.config import Config
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import Store, write_csv
 
 
 def search_space(method: str, changes: Mapping[str, str] | None = None) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.limits import LARGEST
-from clustpsi.methods.orders import Deployment, LabelCounts, LabelPresence, Model, Work
+from clustpsi.orders import Deployment, LabelCounts, LabelPresence, Model, Work
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,12 @@ class Method(ABC):
     def label_counts(self, setting: Setting) -> Work[NDArray[np.int64]]:
         """Ask the clients how many training samples they have of each class: (len(clients), C)."""
         counts: NDArray[np.int64] = yield from self._labels(LabelCounts(setting.clients), "label counts")
+        silent = setting.clients[counts.sum(axis=1) == 0]
+        if len(silent):
+            raise ClustPSIError(
+                f"{self.name} needs every client's label counts, and {len(silent)} of {len(setting.clients)} clients "
+                f"did not send any (client {silent[0]}, for one): leave them out of the federation"
+            )
         return counts
 
     def label_presence(self, setting: Setting) -> Work[NDArray[np.bool_]]:

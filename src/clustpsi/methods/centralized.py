@@ -11,7 +11,7 @@ import numpy as np
 
 from clustpsi.limits import check_visits
 from clustpsi.methods.base import Method, Setting, State, option
-from clustpsi.methods.orders import Deployment, TrainPooled, Work
+from clustpsi.orders import Deployment, TrainPooled, Work
 
 
 @dataclass(frozen=True)

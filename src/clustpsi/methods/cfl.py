@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustpsi.methods.base import Method, Setting, State, num_chosen, option
 from clustpsi.methods.fedavg import sample
-from clustpsi.methods.orders import Deployment, Model, Train, Work, mean_model, together
+from clustpsi.orders import Deployment, Model, Train, Work, mean_model, together
 
 COLUMNS = ("round", "cluster", "mean_norm", "max_norm", "split")
 

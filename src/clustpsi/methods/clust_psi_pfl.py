@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods.base import Method, Setting, State, option
 from clustpsi.methods.fedavg import FedAvg, SingleModel
-from clustpsi.methods.orders import Deployment, Work, together
+from clustpsi.orders import Deployment, Work, together
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.methods.base import Method, Setting, State
-from clustpsi.methods.orders import Deployment, Model, Train, Trained, Work
+from clustpsi.orders import Deployment, Model, Train, Trained, Work
 
 
 def sample(rng: np.random.Generator, clients: NDArray[np.int64], number: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from clustpsi.methods.base import Setting, State, option
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Model, Work
+from clustpsi.orders import Model, Work
 
 Vector = NDArray[Any]  # float32, which a Python number beside it does not change
 Memory = Mapping[str, NDArray[Any]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustpsi.methods.base import Setting, State, option
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Train
+from clustpsi.orders import Train
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods.base import Method, Setting, State, option
-from clustpsi.methods.orders import Deployment, Model, NearestModel, Train, Work, mean_model
+from clustpsi.orders import Deployment, Model, NearestModel, Train, Work, mean_model
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,14 @@ class FedSoft(Method):
         size = setting.sizes[setting.clients]
         if (t - 1) % self.tau_est == 0:
             explained = yield NearestModel(setting.clients, centres)
-            importance = np.where(explained == 0, self.sigma_fedsoft, explained / size[:, None])
+            answered = explained.any(axis=1, keepdims=True)  # who does not answer keeps what is known
+            estimated = np.where(explained == 0, self.sigma_fedsoft, explained / size[:, None])
+            importance = np.where(answered, estimated, importance)
 
         selected = self.select(setting, importance * size[:, None], rng)
         union = np.unique(selected)
         # Sum over s of u_ks ||theta - c_s||^2 is, up to a constant, the sum of the u_ks times the squared distance to
-        # the clusters' mean under these weights: one anchor a client.
+        # the clusters' mean under these weights: one anchor per client.
         trained = yield Train(
             setting.clients[union],
             [personal[k] for k in union],
@@ -59,7 +61,8 @@ class FedSoft(Method):
             anchors=mixtures(centres, importance[union]),
             weights=np.zeros(len(union)),  # no mean over all: every cluster has one of its own
             each=True,
-            downloads=self.n_fedsoft,
+            holds_start=True,
+            mixed_of=centres,
         )
         for k, model in zip(union, trained.models, strict=True):
             if model is not None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustpsi.methods.base import Setting, State, option
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Losses, Model, Train, Trained, Work
+from clustpsi.orders import Losses, Model, Train, Trained, Work
 from clustpsi.streams import Stream, generator
 
 # Clients nearer than this in Hellinger distance are of one group (the reference code's threshold).
@@ -52,13 +52,13 @@ class HACCS(SingleModel):
         noisy = counts if self.dp_eps is None else counts + noise / self.dp_eps
         memory = {"group": group_by_labels(noisy), "latency": latency, "loss": np.zeros(len(latency))}
         if self.haccs_loss == "participants":
-            memory["loss"] = yield Losses(setting.clients, model)
+            memory["loss"] = known_losses((yield Losses(setting.clients, model)))
         return replace(state, memory={**state.memory, **memory})
 
     def select(self, setting: Setting, state: State, rng: np.random.Generator) -> Work[NDArray[np.int64]]:
         loss = state.memory["loss"]
         if self.haccs_loss == "all":
-            loss = yield Losses(setting.clients, state.models[0])
+            loss = known_losses((yield Losses(setting.clients, state.models[0])))
         group, latency = state.memory["group"], state.memory["latency"]
         theta = group_weights(group, latency, loss, self.rho_haccs)
         slots = allocate(rng, theta, np.bincount(group), setting.num_chosen)
@@ -70,7 +70,8 @@ class HACCS(SingleModel):
         order = super().local(setting, state, chosen)
         if self.haccs_weights == "uniform":
             order = replace(order, weights=np.ones(len(chosen)))
-        return order if self.haccs_loss == "participants" else replace(order, downloads=0)  # all hold the model already
+        # Whoever has just been asked for the loss of the model holds it.
+        return order if self.haccs_loss == "participants" else replace(order, holds_start=True)
 
     def learn(self, setting: Setting, state: State, chosen: NDArray[np.int64], trained: Trained) -> State:
         loss = state.memory["loss"].copy()
@@ -78,10 +79,20 @@ class HACCS(SingleModel):
         return replace(state, memory={**state.memory, "loss": loss})
 
 
+def known_losses(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Losses with the mean of the others in the place of those that did not come.
+
+    >>> known_losses(np.array([1.0, np.nan, 3.0]))
+    array([1., 2., 3.])
+    """
+    absent = np.isnan(losses)
+    return np.where(absent, losses[~absent].mean() if not absent.all() else 0.0, losses)
+
+
 def group_by_labels(counts: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Groups of clients whose label distributions are alike.
 
-    OPTICS on Hellinger distances, at least two clients a group, cut at `SAME_GROUP`: with that minimum every client
+    OPTICS on Hellinger distances, at least two clients per group, cut at `SAME_GROUP`: with that minimum every client
     with a near neighbour is a core point, so the groups are the connected components of "nearer than the cut", and a
     client without a near neighbour is a group of its own.
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from clustpsi.methods.base import Method, Setting, State
-from clustpsi.methods.orders import Deployment, Train, Work
+from clustpsi.orders import Deployment, Train, Work
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Local(Method):
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         # Nothing is sent: the model stays where it is trained.
-        trained = yield Train(setting.clients, state.models, each=True, downloads=0, uploads=0)
+        trained = yield Train(setting.clients, state.models, each=True, holds_start=True, keeps_model=True)
         models = tuple(new or old for new, old in zip(trained.models, state.models, strict=True))
         return replace(state, models=models)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustpsi.methods.base import Setting, State, option
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Losses, Train, Work
+from clustpsi.orders import Losses, Train, Work
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,12 @@ class PoC(SingleModel):
         asked = rng.choice(setting.clients, candidates, replace=False, p=size / size.sum())
         losses = yield Losses(asked, state.models[0])
         worst_first = np.lexsort((rng.random(candidates), -losses))  # ties at random
-        return np.sort(asked[worst_first[:number]])
+        answered = worst_first[~np.isnan(losses[worst_first])]
+        return np.sort(asked[answered[:number]])
 
     def local(self, setting: Setting, state: State, chosen: NDArray[np.int64]) -> Train:
         # Large clients are more often candidates already, so all weigh the same; and all hold the model already.
-        return replace(super().local(setting, state, chosen), weights=np.ones(len(chosen)), downloads=0)
+        return replace(super().local(setting, state, chosen), weights=np.ones(len(chosen)), holds_start=True)
 
     def numbers(self, setting: Setting) -> tuple[int, int]:
         """How many candidates, and how many of them train."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from clustpsi.methods.base import Setting, State, option
 from clustpsi.methods.fedavg import SingleModel
-from clustpsi.methods.orders import Deployment, Model, Train, Work
+from clustpsi.orders import Deployment, Model, Train, Work
 
 
 @dataclass(frozen=True)

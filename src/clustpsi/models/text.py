@@ -31,13 +31,13 @@ class LSTM(nn.Module):
     @nn.compact
     def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
         x = Dropout(self.dropout)(_embed(tokens, self.vocabulary, self.vectors), train)
-        x = Dropout(self.input_dropout, broadcast=(1,))(x, train)  # one mask a sequence, shared by its words
+        x = Dropout(self.input_dropout, broadcast=(1,))(x, train)  # one mask per sequence, shared by its words
         rows, length, _ = x.shape
         # What the words contribute to the four gates does not depend on the state: one product for the whole sequence.
         inputs = Dense(4 * self.units, bias_init=_forget_bias)(x.reshape(rows * length, -1))
         inputs = inputs.reshape(rows, length, -1).swapaxes(0, 1)
         recurrent = self.param("recurrent", nn.initializers.orthogonal(), (self.units, 4 * self.units))
-        kept = Dropout(self.recurrent_dropout)(jnp.ones((rows, self.units)), train)  # one mask a sequence here too
+        kept = Dropout(self.recurrent_dropout)(jnp.ones((rows, self.units)), train)  # one mask per sequence here too
 
         def step(
             state: tuple[jax.Array, jax.Array], word: tuple[jax.Array, jax.Array]

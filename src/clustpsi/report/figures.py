@@ -14,7 +14,6 @@ import pandas as pd
 
 from clustpsi import skew
 from clustpsi.clustering import PSIClustering
-from clustpsi.config import Config
 from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.datasets.files import user_path
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
@@ -22,11 +21,12 @@ from clustpsi.experiments.study import draw_counts
 from clustpsi.experiments.study_axes import LEVELS, MEASURES
 from clustpsi.federation import build_federation
 from clustpsi.files import check_writable
+from clustpsi.paper import DATASETS, SEEDS
 from clustpsi.report import style
-from clustpsi.report.paper import DATASETS, SEEDS
-from clustpsi.report.runs import SETTINGS, dataset_name, read_runs, select
 from clustpsi.report.tables import SCORES, Level, check_comparable, having, level_order, method_order, method_title
-from clustpsi.results import RunFolder, write_csv
+from clustpsi.runs.config import Config
+from clustpsi.runs.frame import SETTINGS, dataset_name, read_runs, select
+from clustpsi.runs.store import RunFolder, write_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

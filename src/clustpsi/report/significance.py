@@ -80,7 +80,7 @@ def difference_tables(
     Parameters
     ----------
     runs
-        From :func:`clustpsi.report.runs.read_runs`.
+        From :func:`clustpsi.runs.frame.read_runs`.
     reference
         The method.
     score

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import write_atomically
+from clustpsi.paper import METHODS
 from clustpsi.printing import printable
-from clustpsi.report.paper import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,12 +7,12 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from clustpsi.config import Config
+from clustpsi import paper
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method
 from clustpsi.printing import counted
-from clustpsi.report import paper
 from clustpsi.report.sheet import Entry, Line, Sheet
+from clustpsi.runs.config import Config
 
 Level = tuple[str, float | None]
 
@@ -65,7 +65,7 @@ def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFra
     Parameters
     ----------
     runs
-        From :func:`clustpsi.report.runs.read_runs`.
+        From :func:`clustpsi.runs.frame.read_runs`.
     num_clients
         K; by default the largest in the runs.  Centralized learning is the same for every K.
     """
@@ -190,7 +190,7 @@ def score_table(
     Parameters
     ----------
     runs
-        From :func:`clustpsi.report.runs.read_runs`.
+        From :func:`clustpsi.runs.frame.read_runs`.
     score
         One of :data:`SCORES`.
     spread

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from clustpsi.orders.cost import Traffic
+
 
 @dataclass
 class Ledger:
@@ -17,7 +19,7 @@ class Ledger:
     trained
         How many clients trained (a client counts once for each order it trained for).
     left_out
-        Clients whose update was not finite.
+        Clients that did not answer or whose update was not finite.
     seconds
         Wall-clock time by purpose.
     """
@@ -28,6 +30,11 @@ class Ledger:
     left_out: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     _booked_inside: float = field(default=0.0, init=False, repr=False)
+
+    def add(self, traffic: Traffic) -> None:
+        """Book what an order sends."""
+        self.bytes_up += traffic.up
+        self.bytes_down += traffic.down
 
     @contextmanager
     def timed(self, purpose: str) -> Iterator[None]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.evaluation import Scores
-from clustpsi.ledger import Ledger
+from clustpsi.orders import Ledger
 
 SCORES = ("global_accuracy", "balanced_accuracy", "macro_f1", "ad", "sdad", "worst10", "loss")
 SERVER_SCORES = ("server_accuracy", "server_ad", "server_sdad")
@@ -86,7 +86,7 @@ class History:
         return history
 
     def rounds(self) -> dict[str, NDArray[Any]]:
-        """All rounds, a column a quantity; columns that do not apply to the method are left out."""
+        """All rounds, one column per quantity; columns that do not apply to the method are omitted."""
         table = dict(zip(COLUMNS, np.array(self._rounds).T, strict=True))
         columns = {
             key: column.astype(np.int64) if key in ("round", *COSTS) else column for key, column in table.items()

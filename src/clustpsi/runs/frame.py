@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import LATER_OPTIONS, READABLE, Config
 from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments import infeasible
-from clustpsi.report.clusters import COLUMNS as COMPOSITION
-from clustpsi.report.clusters import composition
-from clustpsi.results import RunFolder, Store
+from clustpsi.runs import infeasible
+from clustpsi.runs.composition import COLUMNS as COMPOSITION
+from clustpsi.runs.composition import composition
+from clustpsi.runs.config import LATER_OPTIONS, READABLE, Config
+from clustpsi.runs.store import RunFolder, Store
 
 SETTINGS = tuple(each.name for each in fields(Config))
 TOTALS = ("num_parameters", "tau", "participants", "left_out", "bytes_up", "bytes_down")

@@ -1,62 +1,26 @@
 """Work orders: what a method asks of the clients, and what comes back.
 
-A method never trains or evaluates anything itself.  Its generator yields orders; whoever drives it (the simulator, or a
-real federation) serves each order and sends the reply back in.  That is why a method is written once and runs anywhere.
+A method never trains or evaluates anything itself.  Its generator yields orders; a server (the simulator, or a real
+federation) serves each order and sends the reply back in.  That is why a method is written once and runs anywhere.
+
+Any order may have clients that do not answer.  Each reply says what stands in their place.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-
-class Model(NamedTuple):
-    """A model as flat float32 vectors: trainable parameters, and buffers such as BatchNorm's running statistics."""
-
-    parameters: NDArray[np.float32]
-    buffers: NDArray[np.float32]
-
-    @property
-    def num_bytes(self) -> int:
-        return int(self.parameters.nbytes + self.buffers.nbytes)
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Which model each client uses, and, where the method has it, what is added to that client's logits.
-
-    Attributes
-    ----------
-    models
-        The distinct models.
-    of_client
-        For each client, the index of its model.
-    log_prior
-        (number of clients, C) or None; -inf rules a class out.
-    """
-
-    models: tuple[Model, ...]
-    of_client: NDArray[np.int64]
-    log_prior: NDArray[np.float64] | None = None
-
-
-def mean_model(models: Sequence[Model], weights: ArrayLike) -> Model:
-    """The weighted mean of models, summed in double precision."""
-    shares = np.asarray(weights, np.float64) / np.sum(weights)
-    sums, products = ([np.zeros(part.size) for part in models[0]] for _ in range(2))
-    for model, share in zip(models, shares, strict=True):
-        for total, product, part in zip(sums, products, model, strict=True):
-            total += np.multiply(part, share, out=product)
-    return Model(*(total.astype(np.float32) for total in sums))
+from clustpsi.orders.models import Deployment, Model
 
 
 @dataclass(frozen=True)
 class LabelCounts:
     """Clients send how many training samples they have of each class; the reply is the (len(clients), C) array.
 
-    Where clients do not tell, the reply is None.
+    A client that does not answer has a row of zeros.  The reply is None where the federation's clients do not tell.
     """
 
     clients: NDArray[np.int64]
@@ -64,7 +28,10 @@ class LabelCounts:
 
 @dataclass(frozen=True)
 class LabelPresence:
-    """Clients send one bit a class: whether they hold it; the reply is a boolean (len(clients), C) array, or None."""
+    """Clients send one bit per class: whether they hold it; the reply is a boolean (len(clients), C) array.
+
+    A client that does not answer has a row of False.  The reply is None where the federation's clients do not tell.
+    """
 
     clients: NDArray[np.int64]
 
@@ -89,8 +56,12 @@ class Train:
         (len(clients), C), added to the logits in training; -inf takes a class out of the softmax altogether.
     each
         Whether every client's model must come back besides the mean (memory grows with the number of clients).
-    downloads, uploads
-        How many models each client receives and sends for this order (0 received where it holds its start already).
+    holds_start
+        Whether every client holds its start already, so that it is not sent again.
+    mixed_of
+        Where clients mix their anchors themselves, the models that they mix: these are sent, and not the anchors.
+    keeps_model
+        Whether the clients keep their models to themselves, so that nothing comes back over the network.
     purpose
         Under which the time it takes is booked.
     """
@@ -102,16 +73,18 @@ class Train:
     anchors: Sequence[Model] | None = None
     log_prior: NDArray[np.float64] | None = None
     each: bool = False
-    downloads: int = 1
-    uploads: int = 1
+    holds_start: bool = False
+    mixed_of: Sequence[Model] = ()
+    keeps_model: bool = False
     purpose: str = "training"
 
 
 class Trained(NamedTuple):
     """What comes back from local training.
 
-    A client whose update is not finite is left out: ``kept`` says which clients were not, ``mean`` is over those alone
-    (None if nobody is left, or all weights are zero) and ``models``, where asked for, has None in its place.
+    A client that does not answer, or whose update is not finite, is omitted: ``kept`` says which clients were not,
+    ``mean`` is over those alone (None if nobody is left, or all weights are zero) and ``models``, where asked for, has
+    None in its place.
     """
 
     mean: Model | None
@@ -137,7 +110,10 @@ class Pooled(NamedTuple):
 
 @dataclass(frozen=True)
 class Losses:
-    """Clients send the mean loss of a model over their training data; the reply is a (len(clients),) array."""
+    """Clients send the mean loss of a model over their training data; the reply is a (len(clients),) array.
+
+    A client that does not answer has NaN.
+    """
 
     clients: NDArray[np.int64]
     model: Model
@@ -147,7 +123,7 @@ class Losses:
 class NearestModel:
     """Clients count, over their training samples, which of several models has the least loss (ties: the first).
 
-    The reply is a (len(clients), len(models)) array of counts.
+    The reply is a (len(clients), len(models)) array of counts, with a row of zeros for a client that does not answer.
     """
 
     clients: NDArray[np.int64]
@@ -205,50 +181,3 @@ class Together:
 
 
 Order = LabelCounts | LabelPresence | Train | TrainPooled | Losses | NearestModel | Evaluate | Together
-
-T = TypeVar("T")
-# The reply's type follows from the order's, which a generator's type cannot say; hence Any.
-Work = Generator[Order, Any, T]
-
-
-def drive(work: Work[T], serve: Callable[[Order], Any]) -> T:
-    """Run a method's generator to its end, serving every order it yields.
-
-    >>> def ask():
-    ...     counts = yield LabelCounts(np.array([0]))
-    ...     return counts + 1
-    >>> drive(ask(), lambda order: 41)
-    42
-    """
-    try:
-        order = next(work)
-        while True:
-            order = work.send(serve(order))
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-def together(works: Sequence[Work[T]]) -> Work[list[T]]:
-    """Run several generators side by side: their current orders go out together, until each has ended."""
-    results: dict[int, T] = {}
-    pending: dict[int, Order] = {}
-
-    def advance(i: int, reply: Any) -> None:
-        try:
-            pending[i] = next(works[i]) if reply is _FIRST else works[i].send(reply)
-        except StopIteration as end:
-            pending.pop(i, None)
-            results[i] = end.value
-
-    for i in range(len(works)):
-        advance(i, _FIRST)
-    while pending:
-        asked = list(pending)
-        replies = yield Together(tuple(pending[i] for i in asked))
-        for i, reply in zip(asked, replies, strict=True):
-            advance(i, reply)
-    return [results[i] for i in range(len(works))]
-
-
-_FIRST = object()

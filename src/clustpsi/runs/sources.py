@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clustpsi.config import Config
 from clustpsi.datasets import Dataset, data_folder, is_file_name, load_dataset
 from clustpsi.datasets.files import is_there, reading, user_path
 from clustpsi.errors import ClustPSIError
+from clustpsi.runs.config import Config
 
 
 class Sources:
@@ -58,8 +58,12 @@ class Sources:
 
 
 def identified(config: Config, dataset: Dataset) -> Config:
-    """A run together with the content of its data; one that has been identified before must be given the same data."""
-    found = content(config, dataset)
+    """A run together with the content of its data."""
+    return with_content(config, content(config, dataset))
+
+
+def with_content(config: Config, found: str) -> Config:
+    """A run with the content of its data; one that has been identified before must be given the same data."""
     if config.content not in (None, found):
         raise ClustPSIError(
             f"the data of {config.dataset} is not what it was when this run was set up: start the command again"

@@ -37,7 +37,7 @@ READABLE = (1, FORMAT)
 class Config:
     """One run.  The fields are the command line's options, with the paper's names and values where it has them.
 
-    Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.sources.identified` fills in.
+    Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.runs.sources.identified` fills in.
     """
 
     dataset: str = option("digits", "name of a data set, or a file: a table (CSV, Parquet, ...) or arrays (NPZ)")

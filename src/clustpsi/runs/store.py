@@ -1,16 +1,16 @@
 """Runs as folders: written as the run goes, each file atomically, readable with pandas.
 
 config.json      what was run
-clients.csv      a row a client: samples, PSI, label counts of training and test data
-rounds.csv       a row a round: scores where it was evaluated, participants, bytes
-accuracy.parquet a row a client and evaluated round: local accuracy and loss
-clusters.csv     for clustering methods: a row a client
+clients.csv      one row per client: samples, PSI, label counts of training and test data
+rounds.csv       one row per round: scores where it was evaluated, participants, bytes
+accuracy.parquet one row per client and evaluated round: local accuracy and loss
+clusters.csv     for clustering methods: one row per client
 silhouette.csv   for Clust-PSI-PFL: the score of every number of clusters tried
 left_out.csv     clients whose update was not finite, if there were any
 timing.json      seconds (the only file that differs between two runs of the same configuration)
 summary.json     the scores of the last and of the best round; it is there if and only if the run has finished
 failed.txt       why the run ended without a result, if it did
-checkpoint.npz   where to go on; gone once the run has finished
+checkpoint.npz   where to continue; removed once the run has finished
 models.npz       the models, if asked for
 """
 
@@ -30,16 +30,16 @@ import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
 from clustpsi import skew
-from clustpsi.config import Config
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores
 from clustpsi.files import is_unfinished, make_folder, write_atomically, writing
-from clustpsi.history import COSTS, SCORES, History
 from clustpsi.methods.base import State
-from clustpsi.methods.orders import Deployment, Model
+from clustpsi.orders import Deployment, Model
+from clustpsi.runs.config import Config
+from clustpsi.runs.history import COSTS, SCORES, History
 
 # Of the files that a run writes; whatever else lies in its folder is somebody else's.
-SUFFIXES = (".json", ".csv", ".parquet", ".npz")
+SUFFIXES = (".json", ".csv", ".parquet", ".npz", ".txt")
 
 
 class RunLocked(ClustPSIError):

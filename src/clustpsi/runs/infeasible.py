@@ -7,9 +7,9 @@ import hashlib
 import json
 from typing import Any
 
-from clustpsi.config import FORMAT, Config
 from clustpsi.files import make_folder
-from clustpsi.results import Store, write_json
+from clustpsi.runs.config import FORMAT, Config
+from clustpsi.runs.store import Store, write_json
 
 #: The settings that decide whether there is a partition.
 SETTINGS = (

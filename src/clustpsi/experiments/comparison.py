@@ -1,5 +1,6 @@
 """Compare methods from Python: what ``clustpsi run`` does, as one call that gives a data frame."""
 
+import itertools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,13 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from clustpsi.config import Config
 from clustpsi.datasets.base import Dataset
 from clustpsi.errors import ClustPSIError
-from clustpsi.report.runs import run_row
-from clustpsi.results import Store
-from clustpsi.run import open_cell, run
-from clustpsi.sources import Sources
+from clustpsi.runs.cell import Cells
+from clustpsi.runs.config import Config
+from clustpsi.runs.frame import run_row
+from clustpsi.runs.run import run
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import Store
 
 
 def compare(
@@ -61,10 +63,9 @@ def compare(
     rows = []
     with tempfile.TemporaryDirectory() as unkept:
         store = Store(Path(unkept if output is None else output))
-        sources = Sources(data_dir)
-        for seed in seeds:
-            configs = [Config(**settings, agg_method=method, seed=seed).checked() for method in methods]
-            cell = open_cell(configs[0], dataset=given or sources.load(configs[0]))
-            folders = [run(config, store, cell=cell, resume=True) for config in configs]
-            rows += [run_row(folder.config(), folder) for folder in folders]
+        with Cells.of(Sources(data_dir)) as cells:
+            for seed, method in itertools.product(seeds, methods):
+                config = Config(**settings, agg_method=method, seed=seed).checked()
+                folder = run(config, store, cell=cells.open(config, given), resume=True)
+                rows.append(run_row(folder.config(), folder))
     return pd.DataFrame(rows)

@@ -1,0 +1,325 @@
+"""Training and scoring on rows of this machine: all that a node does with its data, and a simulator with everybody's.
+
+Data lies on the device once; whose rows are meant is a list of row numbers.  Clients train in chunks of lanes (several
+side by side for small models, one at a time for others), as many chunks at once as there are workers.  Every random
+number belongs to a (seed, round, client), so results depend neither on the number of workers nor on who is in a chunk.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from numpy.typing import NDArray
+
+from clustpsi.engine import runtime
+from clustpsi.engine.network import Network
+from clustpsi.engine.own_words import OwnWords
+from clustpsi.engine.programs import programs_for
+from clustpsi.engine.sizes import power_of_two, round_up
+from clustpsi.engine.training import NEVER, Job, make_optimizer
+from clustpsi.orders import Model, Pooled, TrainPooled
+from clustpsi.streams import Stream, generator, raw_key
+
+# Scored at once, unused rows included.
+LEAST_ROWS = 64
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One client's part of a training order: its number, its rows, and what it starts from."""
+
+    client: int
+    rows: NDArray[np.int64]
+    start: Model
+    proximal: float
+    anchor: Model
+    log_prior: NDArray[np.float32]
+
+
+class _Batch(NamedTuple):
+    """Rows that are scored at once: a part of a list, under one model, filled up to a size."""
+
+    model: tuple[jax.Array, jax.Array]
+    size: int
+    begin: int
+    end: int
+
+
+class LocalWork:
+    """Trains and scores a network on rows.
+
+    Parameters
+    ----------
+    features, labels
+        Of all rows.
+    train_rows
+        Of every client whose rows are here.
+    network
+        The model.
+    num_classes
+        C.
+    optimizer, lr, batch_size, local_epochs
+        Of local training.
+    seed
+        Of batch order, dropout and initial models.
+    workers
+        How many chunks of clients run at once; by default one per core (one on an accelerator).
+    lanes
+        Clients per chunk of the general program; by default decided by the model's size, and a small softmax
+        regression has a program of its own.
+    compiling
+        Gives a context in which the first call of a program, which compiles it, is timed.
+    """
+
+    def __init__(
+        self,
+        features: NDArray[np.generic],
+        labels: NDArray[np.int32],
+        train_rows: Sequence[NDArray[np.int64]],
+        network: Network,
+        num_classes: int,
+        *,
+        optimizer: str = "adam",
+        lr: float = 1e-3,
+        batch_size: int = 32,
+        local_epochs: int = 5,
+        seed: int = 0,
+        workers: int | None = None,
+        lanes: int | None = None,
+        compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        runtime.use_compilation_cache()
+        on_cpu = jax.default_backend() == "cpu"
+        self.network, self.seed, self.num_classes = network, seed, num_classes
+        self.batch_size, self.local_epochs = batch_size, local_epochs
+        self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
+        self._optimizer = make_optimizer(optimizer, lr)
+        self._programs = programs_for(network, optimizer, lr, batch_size, lanes)
+        self.lanes = self._programs.lanes
+        self._features, self._labels = jnp.asarray(features), jnp.asarray(labels)
+        self._own_words = OwnWords.of(network, features, train_rows) if self.lanes == 1 else None
+        # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.
+        rows = 2 ** int(np.log2(2**18 / network.input_size))
+        self._score_rows = int(np.clip(rows, LEAST_ROWS, self._programs.most_rows))
+        self._no_prior = np.zeros((self._score_rows, num_classes), np.float32)
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
+        self._order_length = round_up(max(map(len, train_rows)) * local_epochs + batch_size)
+        self._time_compilation = compiling
+        self._called: set[Hashable] = set()  # programs that have been, and are therefore compiled
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def initial(self, index: int) -> Model:
+        """The index-th random initial model."""
+        with self._compiling("initial"):
+            return self.network.initial(self.seed, index)
+
+    # -------------------------------------------------------------------------------------------------- training
+
+    def train(self, chunks: list[list[Task]], t: int) -> Iterator[list[tuple[Model, float]]]:
+        """Train chunks of at most :attr:`lanes` clients in round t: every client's model and loss, chunk by chunk."""
+        self._compile(chunks, t)
+        return self._in_order(lambda chunk: self._run_chunk(chunk, t), chunks)
+
+    def _compile(self, chunks: list[list[Task]], t: int) -> None:
+        """Compile the programs that these chunks are the first to need."""
+        new = [chunk for chunk in chunks if self._is_new(self._program_of(chunk))]
+        if new:
+            with self._time_compilation():
+                list(self._pool.map(lambda chunk: self._run_chunk(chunk, t, for_nothing=True), new))
+
+    def _program_of(self, tasks: list[Task]) -> Hashable:
+        """What decides which compiled program trains a chunk."""
+        words, task = self._words_of(tasks[0]), tasks[0]
+        network = self.network if words is None else words.networks[task.client]
+        return network, task.proximal > 0, self._lanes_for(tasks)
+
+    def _lanes_for(self, tasks: list[Task]) -> int:
+        return min(self.lanes, power_of_two(len(tasks)))  # no more than a small chunk needs
+
+    def _words_of(self, task: Task) -> OwnWords | None:
+        """For a model of text, the clients' own words, unless the client's other words move too."""
+        return None if task.proximal > 0 and task.anchor is not task.start else self._own_words
+
+    def _run_chunk(self, tasks: list[Task], t: int, *, for_nothing: bool = False) -> list[tuple[Model, float]]:
+        """Train the clients of a chunk, or take no step if it is only to compile the program."""
+        words, task = self._words_of(tasks[0]), tasks[0]
+        if words is None:
+            return self._run_lanes(self.network, self._features, tasks, t, for_nothing)
+        start = Model(words.cut(task.client, task.start.parameters), task.start.buffers)
+        own = replace(task, start=start, anchor=start)
+        ((model, loss),) = self._run_lanes(words.networks[task.client], words.tokens, [own], t, for_nothing)
+        return [(Model(words.put_back(task.client, task.start.parameters, model.parameters), model.buffers), loss)]
+
+    def _run_lanes(
+        self, network: Network, features: jax.Array, tasks: list[Task], t: int, for_nothing: bool
+    ) -> list[tuple[Model, float]]:
+        """Train clients side by side; empty lanes have no rows and take no steps."""
+        proximal, lanes = tasks[0].proximal > 0, self._lanes_for(tasks)
+        order = np.zeros((lanes, self._order_length), np.int32)
+        keys = np.zeros((lanes, 2), np.uint32)
+        for lane, task in enumerate(tasks):
+            stream = (self.seed, Stream.TRAINING, t, task.client)
+            _fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))
+            keys[lane] = raw_key(*stream)
+        padded = [*tasks, *[tasks[-1]] * (lanes - len(tasks))]
+        jobs = Job(
+            parameters=_stack([task.start.parameters for task in padded]),
+            buffers=_stack([task.start.buffers for task in padded]),
+            optimizer_state=np.zeros((lanes, 0), np.float32),
+            order=order,
+            size=np.array([len(task.rows) for task in tasks] + [0] * (lanes - len(tasks)), np.int32),
+            epochs=np.full(lanes, self.local_epochs, np.int32),
+            key=keys,
+            proximal=np.array([task.proximal for task in padded], np.float32),
+            anchor=_stack([task.anchor.parameters for task in padded])
+            if proximal
+            else np.zeros((lanes, 0), np.float32),
+            log_prior=_stack([task.log_prior for task in padded]),
+        )
+        train = self._programs.training(network, proximal=proximal, keep_optimizer=False, lanes=lanes)
+        result = train(features, self._labels, _without_steps(jobs) if for_nothing else jobs)
+        parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
+        return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
+
+    def train_pooled(self, order: TrainPooled, rows: NDArray[np.int64], client: int, t: int) -> Pooled:
+        """Train on all of some rows: one client, of this number, who holds everything and keeps its optimizer."""
+        stream = (self.seed, Stream.TRAINING, t, client)
+        visits = np.zeros((1, order.epochs * len(rows) + self.batch_size), np.int32)
+        _fill_order(visits[0], rows, order.epochs, generator(*stream))
+        state = order.optimizer_state
+        if state is None:
+            with self._compiling("optimizer"):
+                fresh = self._optimizer.init(self.network.parameters_of(jnp.asarray(order.start.parameters)))
+                state = np.asarray(ravel_pytree(fresh)[0], np.float32)
+        job = Job(
+            parameters=order.start.parameters[None],
+            buffers=order.start.buffers[None],
+            optimizer_state=state[None],
+            order=visits,
+            size=np.array([len(rows)], np.int32),
+            epochs=np.array([order.epochs], np.int32),
+            key=raw_key(*stream)[None],
+            proximal=np.zeros(1, np.float32),
+            anchor=np.zeros((1, 0), np.float32),
+            log_prior=np.zeros((1, self.num_classes), np.float32),
+        )
+        train = self._programs.training(self.network, proximal=False, keep_optimizer=True, lanes=1)
+        with self._compiling(("pooled", visits.shape)) as new:
+            if new:
+                np.asarray(train(self._features, self._labels, _without_steps(job)).parameters)
+        result = train(self._features, self._labels, job)
+        model = Model(np.asarray(result.parameters)[0], np.asarray(result.buffers)[0])
+        return Pooled(model, float(result.loss[0]), np.asarray(result.optimizer_state)[0])
+
+    # --------------------------------------------------------------------------------------------------- scoring
+
+    def score(
+        self,
+        models: Sequence[Model],
+        ends: Sequence[int] | NDArray[np.int64],
+        rows: NDArray[np.int64],
+        owner: NDArray[np.int64] | None = None,
+        log_prior: NDArray[np.float64] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Predicted class and loss of rows: up to ends[0] under the first model, then up to ends[1] under the second...
+
+        ``log_prior`` has a line for each owner.
+        """
+        predicted, losses = np.empty(len(rows), np.int32), np.empty(len(rows), np.float64)
+
+        def score_batch(batch: _Batch) -> None:
+            own = rows[batch.begin : batch.end]
+            length = batch.size if self._programs.one_size else len(own)
+            filled_up = np.zeros(length, np.int32)
+            filled_up[: len(own)] = own
+            prior = self._no_prior[:length]
+            if log_prior is not None and owner is not None:
+                prior = np.zeros_like(prior)
+                prior[: len(own)] = np.maximum(log_prior[owner[batch.begin : batch.end]], NEVER)
+            classes, loss = self._programs.score(self._features, self._labels, *batch.model, filled_up, prior)
+            predicted[batch.begin : batch.end] = np.asarray(classes)[: len(own)]
+            losses[batch.begin : batch.end] = np.asarray(loss)[: len(own)]
+
+        for _ in self._in_order(score_batch, self._batches(models, ends)):
+            pass
+        return predicted, losses
+
+    def _batches(self, models: Sequence[Model], ends: Sequence[int] | NDArray[np.int64]) -> Iterator[_Batch]:
+        """The rows of every model in batches, and their program compiled."""
+        begin = 0
+        for model, end in zip(models, map(int, ends), strict=True):
+            if end == begin:
+                continue
+            # For a model that only few rows are scored with, a power of two that holds them: few sizes, few programs.
+            size = min(self._score_rows, max(LEAST_ROWS, power_of_two(end - begin)))
+            length = size if self._programs.one_size else 0
+            with self._compiling(("score", length)) as new:
+                on_device = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
+                if new:
+                    nothing = np.zeros(length, np.int32), self._no_prior[:length]
+                    np.asarray(self._programs.score(self._features, self._labels, *on_device, *nothing)[1])
+            for at in range(begin, end, size):
+                yield _Batch(on_device, size, at, min(at + size, end))
+            begin = end
+
+    # ------------------------------------------------------------------------------------------------------ pool
+
+    def _is_new(self, program: Hashable) -> bool:
+        """Whether a program is asked for the first time."""
+        new = program not in self._called
+        self._called.add(program)
+        return new
+
+    @contextmanager
+    def _compiling(self, program: Hashable) -> Iterator[bool]:
+        """For the first call of a program, which compiles it: its time is booked apart.  Says whether it is the first.
+
+        Programs that train and score are then called for nothing, so that what they do afterwards takes the same time,
+        whoever needs them first.
+        """
+        new = self._is_new(program)
+        with self._time_compilation() if new else nullcontext():
+            yield new
+
+    def _in_order(self, work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+        """Results in the order of the items, with only a few items under way or waiting at any time."""
+        waiting: list[Future[B]] = []
+        remaining = iter(items)
+        waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 2 * self.workers))
+        while waiting:
+            result = waiting.pop(0).result()
+            waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 1))
+            yield result
+
+
+def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rng: np.random.Generator) -> None:
+    """Write the rows of each epoch, reshuffled, one epoch after the other; the rest is the client's own rows too.
+
+    It fills the last batch, where it does not count, but another client's texts may have words this client lacks.
+    """
+    out[epochs * len(rows) :] = rows[0]
+    epoch = rows.astype(np.int64)  # NumPy shuffles integers of the machine's size fastest
+    for e in range(epochs):
+        rng.shuffle(epoch)
+        out[e * len(epoch) : (e + 1) * len(epoch)] = epoch
+
+
+def _without_steps(job: Job) -> Job:
+    """The same job with no rows to go over: calling its program compiles it and does nothing else."""
+    return job._replace(size=np.zeros_like(job.size), epochs=np.zeros_like(job.epochs))
+
+
+def _stack(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    return vectors[0][None] if len(vectors) == 1 else np.stack(vectors)

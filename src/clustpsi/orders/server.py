@@ -1,0 +1,71 @@
+"""Whoever serves orders: all that a run knows of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.orders.ledger import Ledger
+from clustpsi.orders.models import Model
+from clustpsi.orders.orders import Order
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """What is known of a federation's clients before anything is trained.
+
+    Attributes
+    ----------
+    names, class_names
+        Of the clients and of the classes, in their order.
+    train_counts, test_counts
+        Training and test rows of each class that every client has (clients x classes).
+    """
+
+    names: tuple[str, ...]
+    class_names: tuple[str, ...]
+    train_counts: NDArray[np.int64]
+    test_counts: NDArray[np.int64]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Training rows of every client."""
+        sizes: NDArray[np.int64] = self.train_counts.sum(axis=1)
+        return sizes
+
+
+class Server(Protocol):
+    """Serves a method's orders: a simulator, or a real federation.
+
+    Attributes
+    ----------
+    clients
+        Whom it serves orders for; orders name them by their positions.
+    ledger
+        What orders have cost since the last :meth:`take_ledger`, and where time is booked.
+    watch
+        Told which share of a training order is done.
+    """
+
+    clients: Clients
+    ledger: Ledger
+    watch: Callable[[float], None] | None
+
+    def initial(self, index: int) -> Model:
+        """The index-th random initial model."""
+
+    def serve(self, order: Order, t: int) -> Any:
+        """The reply to an order of round t (0: before the first round); a sentence if it cannot be served."""
+
+    def take_ledger(self) -> Ledger:
+        """What orders have cost since the last call."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""

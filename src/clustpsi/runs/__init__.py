@@ -1,0 +1,1 @@
+"""Runs: their settings and data, their folders, and running them."""

@@ -1,0 +1,35 @@
+"""What is in a run's clusters, and how far constant answers would go."""
+
+from typing import Any
+
+import numpy as np
+
+from clustpsi.evaluation import constant_answers
+from clustpsi.runs.store import RunFolder
+
+COLUMNS = ("singletons", "majorities", "constant_federation", "constant_cluster", "constant_client")
+
+
+def composition(folder: RunFolder) -> dict[str, Any]:
+    """Of one finished run: the columns :data:`COLUMNS`, those about clusters only if there are any.
+
+    ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".  Runs that were made
+    before test labels were recorded have no constants.
+    """
+    clients, cluster_of = folder.clients(), folder.clusters()
+    train, test = (
+        clients[[column for column in clients if str(column).startswith(kind)]].to_numpy(np.int64)
+        for kind in ("count_", "test_")
+    )
+    row: dict[str, Any] = {"constant_federation": None, "constant_client": None}
+    if cluster_of is not None:
+        row["constant_cluster"] = None
+    if test.size:
+        constant = constant_answers(train, test, cluster_of)
+        row |= {f"constant_{who}": scores.global_accuracy for who, scores in constant.items()}
+    if cluster_of is not None:
+        labels, sizes = np.unique(cluster_of, return_counts=True)
+        totals = np.stack([train[cluster_of == label].sum(axis=0) for label in labels])
+        prevailing = np.bincount(totals.argmax(axis=1), minlength=train.shape[1])
+        row |= {"singletons": int((sizes == 1).sum()), "majorities": " ".join(map(str, prevailing))}
+    return row
