@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 from clustpsi.cli import main
 from clustpsi.cli.app import app
 from clustpsi.methods import method_types
+from clustpsi.report.figures import FIGURES
 from clustpsi.runs.config import Config
 from clustpsi.runs.store import Store
 
@@ -59,7 +60,7 @@ MEANT = {
     "file": ["{counts}", "{counts}", "{table}", "{grid}"],
     "source": ["{store}", "{csv}"],
     "runs": ["{store}", "{csv}"],
-    "name": ["silhouette", "partition", "psi-terms", "local-ecdf", "accuracy-dirichlet", "rounds", "fmnist"],
+    "name": [*FIGURES, "fmnist", "digits"],
     "names": ["digits", "fmnist"],
     "grid": ["lr=0.1,0.2", "mu=1", "local-epochs=1,2", "lr=", "=", "model=logistic"],
     "where": ["agg_method=fedavg", "seed=0", "=", "non_iid_param=none"],
@@ -106,17 +107,8 @@ WHOLE = [
     "9" * 5000,
 ]
 REAL = ["-1", "0", "1e-308", "0.001", "0.5", "1", "3", "1e6", "1e308", "inf", "-inf", "nan", "1e400", "1,5"]
-PATHS = [
-    "{table}",
-    "{folder}",
-    "{store}",
-    "{out}/deep/er",
-    "{missing}.csv",
-    "{null}",
-    "{broken}",
-    "{table}/x",
-    "",
-]
+PATHS = ["{table}", "{folder}", "{store}", "{out}", "{missing}.csv", "{null}", "{broken}", "{table}/x", ""]
+PLACES_TO_WRITE = ["{out}", "{out}/deep/er", "{taken}", "{taken}/x", "{full}", "{null}", ""]
 ODD = [
     "",
     " ",
@@ -203,9 +195,10 @@ def values(parameter: Parameter) -> st.SearchStrategy[str]:
         return st.one_of(st.sampled_from(["1", "2", "3"]), st.one_of(whole, st.integers().map(str), odd))
     if parameter.kind == "float":
         return st.one_of(st.sampled_from(["0.1", "1"]), st.one_of(real, st.floats().map(str), odd))
-    others = st.one_of(odd, st.sampled_from(PATHS)) if parameter.kind == "path" else st.one_of(odd, whole, real)
+    paths = st.sampled_from(PLACES_TO_WRITE if parameter.name == "output" else PATHS)
+    others = st.one_of(odd, paths) if parameter.kind == "path" else st.one_of(odd, whole, real)
     if parameter.name in ("dataset", "word_vectors"):
-        others = st.one_of(others, st.sampled_from(PATHS))
+        others = st.one_of(others, paths)
     return st.booleans().flatmap(lambda valid: st.sampled_from(known) if valid and known else others)
 
 
@@ -328,7 +321,10 @@ def check(command: str, given: list[str], stage: dict[str, str]) -> None:
     own = Path(stage["root"]) / uuid.uuid4().hex
     own.mkdir()
     os.chdir(own)
-    places = stage | {"out": str(own / "out")}
+    (own / "full").mkdir()
+    for name in ("taken.csv", "full/other.txt"):
+        (own / name).write_text("mine\n")
+    places = stage | {"out": str(own / "out"), "taken": str(own / "taken.csv"), "full": str(own / "full")}
     given = [re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], found[0]), part) for part in given]
     arguments = [*command.split(), *given]
     code, out, err = call(arguments)

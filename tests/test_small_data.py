@@ -1,4 +1,4 @@
-"""Finding 12: data that is too small for the defaults gets a partition that exists; impossible wishes get the nearest."""
+"""Finding 12: small data gets a partition that exists, and an impossible wish the nearest that would work."""
 
 from pathlib import Path
 
