@@ -32,7 +32,8 @@ from clustpsi.runs.config import Config
 
 if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
     from clustpsi.experiments.ray_backend import RayWorkers
-    from clustpsi.experiments.sweep import Outcome, Processes, Sweep
+    from clustpsi.experiments.sweep import Sweep
+    from clustpsi.experiments.workers import Outcome, Processes
     from clustpsi.runs.store import Store
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
@@ -171,7 +172,7 @@ def _processes(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "P
         from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
 
         workers = cpu_count()
-    from clustpsi.experiments.sweep import Processes
+    from clustpsi.experiments.workers import Processes
 
     return Processes(min(workers, max(1, sweep.num_pending + len(sweep.elsewhere))), sweep.store, data_dir)
 

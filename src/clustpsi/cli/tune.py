@@ -17,7 +17,8 @@ from clustpsi.experiments.hyperparameters import TRAINING
 from clustpsi.printing import console, counted, print_table, printable
 
 if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
-    from clustpsi.experiments.sweep import Pool, Sweep
+    from clustpsi.experiments.sweep import Sweep
+    from clustpsi.experiments.workers import Pool
 
 SHOWN = 10  # combinations in the terminal; the CSV and --json have them all
 
@@ -135,8 +136,7 @@ def _progress(sweep: "Sweep") -> str:
 
 def _pool(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Pool":
     from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
-    from clustpsi.experiments.sweep import Processes
-    from clustpsi.experiments.tune import ThisProcess
+    from clustpsi.experiments.workers import Processes, ThisProcess
 
     size = min(workers or cpu_count(), sweep.num_pending)
     return ThisProcess(sweep.store, data_dir) if size <= 1 else Processes(size, sweep.store, data_dir)
