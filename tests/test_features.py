@@ -113,9 +113,18 @@ def test_quartiles_of_many_different_values_are_as_close_as_said() -> None:
     assert not merged.is_exact and parts[0].is_exact and len(parts[0].values) < MOST_VALUES
     turned = reduce(Counts.merge, parts[::-1])
     assert turned.as_dict() == merged.as_dict() == Counts.of(values).as_dict()
-    exact, close = np.quantile(values, [0.25, 0.5, 0.75]), merged.quantiles([0.25, 0.5, 0.75])
-    np.testing.assert_allclose(close, exact, rtol=2.0**-KEPT_BITS)
+    shares = np.linspace(0.01, 0.99, 99)
+    exact, close = np.quantile(values, shares), merged.quantiles(shares)
+    np.testing.assert_allclose(close, exact, rtol=2.0 ** -(KEPT_BITS + 1))
     assert (close != exact).any()
+
+
+def test_exact_counts_that_grow_too_long_together_become_ranges() -> None:
+    values = np.random.default_rng(1).normal(size=MOST_VALUES + 1)
+    one, other = Counts.of(values[:2_000]), Counts.of(values[2_000:])
+    assert one.is_exact and other.is_exact
+    assert one.merge(other).as_dict() == Counts.of(values).as_dict()
+    assert not one.merge(other).is_exact and Counts.of(values[1:]).is_exact
 
 
 def test_a_table_by_hand() -> None:

@@ -554,12 +554,7 @@ faults(
     ("loops-last-client-short", "class_sizes[label] if client == num_clients - 1 else int", "int"),
     ("loops-failed-pass-kept", "smallest = 0\n                break", "break"),
     ("loops-normal-not-kept", "spare[0] = factor * first", "spare[0] = np.nan"),
-    (
-        "loops-plain-sum",
-        "total = _pairwise_sum(shares)",
-        "total = shares.sum()",
-        "NumPy, which has the last word, makes the pass again: only sums that differ in the last bit and move a row do",
-    ),
+    ("loops-plain-sum", "elif number <= 128:", "elif number <= 2**20:"),
 )
 faults(
     "federation.py",
