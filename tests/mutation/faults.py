@@ -416,8 +416,7 @@ faults(
 )
 faults(
     "orders/cost.py",
-    "tests/test_orders.py tests/test_methods_rules.py tests/test_engine.py "
-    "-k byte or bytes or cost or download or sends or local or fedsoft or poc or haccs or presence",
+    "tests/test_orders.py",
     ("cost-start-sent-again", "sent = 0 if order.holds_start else size", "sent = size"),
     ("cost-start-never-sent", "sent = 0 if order.holds_start else size", "sent = 0"),
     ("cost-kept-models-come-back", "0 if order.keeps_model else size * clients", "size * clients"),
