@@ -36,7 +36,7 @@ def test_finding_28_permissions_stay_and_links_are_followed(tmp_path: Path) -> N
 def test_finding_28_pipes_and_devices_are_written_to_and_stay(tmp_path: Path) -> None:
     pipe, read = tmp_path / "pipe", []
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
     write_atomically(pipe, lambda file: (file.write(b"xb"), file.seek(0), file.write(b"a")))
     reader.join(10)

@@ -5,7 +5,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clustpsi.orders import LabelCounts, Model, Order, Together, Work, drive, mean_model, together
+from clustpsi.orders import (
+    LabelCounts,
+    LabelPresence,
+    Losses,
+    Model,
+    NearestModel,
+    Order,
+    Together,
+    Train,
+    WeightedMean,
+    Work,
+    drive,
+    mean_model,
+    together,
+    traffic,
+)
 
 
 def model(parameters: list[float], buffers: list[float] | None = None) -> Model:
@@ -26,8 +41,45 @@ def test_a_mean_of_many_models_keeps_the_digits_of_the_small_ones() -> None:
     assert exact != np.float32(2.0**24 / 4096)  # to which a sum in single precision would come
 
 
+def test_a_mean_of_models_without_weight_is_none_and_such_models_leave_others_as_they_are() -> None:
+    mean = WeightedMean()
+    assert mean.result() is None
+    mean.add(model([1], [2]), 0.0)
+    assert mean.result() is None
+    mean.add(model([np.inf], [np.nan]), 0.0)
+    mean.add(model([3], [4]), 2.0)
+    result = mean.result()
+    assert result is not None and result.parameters.tolist() == [3] and result.buffers.tolist() == [4]
+
+
 def test_bytes_of_a_model_include_its_buffers() -> None:
     assert model([1, 2, 3], [4, 5]).num_bytes == 20
+
+
+START, OTHER = model([1, 2, 3], [4]), model([1, 2, 3], [5])  # 16 bytes each
+TWO = np.array([0, 4])
+
+
+@pytest.mark.parametrize(
+    ("order", "up", "down"),
+    [
+        (LabelCounts(TWO), 2 * 9 * 4, 0),
+        (LabelPresence(TWO), 2 * 2, 0),  # nine bits are two bytes
+        (Losses(TWO, START), 2 * 4, 2 * 16),
+        (NearestModel(TWO, [START, model([1], [])]), 2 * 2 * 4, 2 * (16 + 4)),
+        (Train(TWO, START), 2 * 16, 2 * 16),
+        (Train(TWO, [START, OTHER]), 2 * 16, 2 * 16),
+        (Train(TWO, START, holds_start=True), 2 * 16, 0),
+        (Train(TWO, START, keeps_model=True), 0, 2 * 16),
+        (Train(TWO, START, anchors=[START, OTHER]), 2 * 16, 2 * (16 + 16)),
+        (Train(TWO, START, anchors=[START, OTHER], mixed_of=[START, OTHER, START]), 2 * 16, 2 * (16 + 3 * 16)),
+        (Train(TWO, START, anchors=[START, OTHER], mixed_of=[START], holds_start=True), 2 * 16, 2 * 16),
+        (Train(TWO[:0], []), 0, 0),
+        (Together((LabelPresence(TWO), Train(TWO, START), LabelCounts(TWO))), 4 + 32 + 72, 32),
+    ],
+)
+def test_bytes_of_an_order(order: Order, up: int, down: int) -> None:
+    assert traffic(order, num_classes=9) == (up, down)
 
 
 def ask(name: int, times: int) -> Work[list[Any]]:

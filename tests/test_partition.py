@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clustpsi import partition, skew
-from clustpsi.dirichlet_loops import first_good_pass
+from clustpsi.dirichlet_loops import _pairwise_sum, first_good_pass
 from clustpsi.errors import ClustPSIError, ClustPSIWarning, InfeasiblePartition
 
 quick = settings(max_examples=25, deadline=None)
@@ -204,12 +204,22 @@ def test_too_many_clients_for_the_minimum_are_refused_at_once():
     st.integers(0, 2**31 - 1),
     st.integers(1, 4),
 )
+@example([8] * 5, 5, 0.1, 0, 4)  # clients that hold exactly their fair share, and get nothing more
+@example([20] * 3, 4, 1.0, 77, 10)  # a row that rounding would lose
+@example([9, 5, 4], 2, 1e-3, 2, 1)  # a pass in which the last class finds no client with room
 def test_finding_12_compiled_passes_are_numpys(sizes, clients, alpha, seed, minimum):
     sizes = tuple(sizes)
     smallest = [int(partition._dirichlet_pass(sizes, clients, alpha, seed, i).sum(axis=0).min()) for i in range(12)]
     good = next((i for i in range(12) if smallest[i] >= minimum), -1)
     most = max(smallest if good < 0 else smallest[: good + 1])
     assert first_good_pass(np.array(sizes), clients, alpha, seed, 0, 12, minimum) == (good, most)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 100, 128, 129, 300, 1000, 5000])
+def test_compiled_sums_are_numpys_to_the_last_bit(length):
+    rng = np.random.default_rng(length)
+    for values in (rng.random(length), rng.standard_gamma(0.1, length), rng.standard_normal(length)):
+        assert _pairwise_sum(values) == values.sum()
 
 
 SMALL = {

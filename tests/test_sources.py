@@ -35,6 +35,18 @@ def birds(path: Path, swapped: bool = False) -> Path:
     return path
 
 
+def incomes(folder: Path, shift: float) -> None:
+    """A named data set in a folder; its ages depend on ``shift``."""
+    rng = np.random.default_rng(1)
+    place = folder / "acs_income"
+    place.mkdir(parents=True, exist_ok=True)
+    columns = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P")
+    frame = pd.DataFrame({name: rng.integers(1, 9, 60).astype(float) for name in columns})
+    frame["AGEP"] += shift * (np.arange(60) % 2)
+    frame["PINCP"], frame["STATE"] = np.arange(60) % 2, "CA"
+    frame.to_parquet(place / "acs_income_2018.parquet")
+
+
 def test_finding_1_another_data_set_of_the_same_name_is_another_run(tmp_path: Path) -> None:
     first = from_table(pd.read_csv(birds(tmp_path / "a.csv")), label="species")
     second = from_table(pd.read_csv(birds(tmp_path / "b.csv", swapped=True)), label="species")
@@ -76,14 +88,7 @@ def test_finding_22_a_named_data_set_in_another_folder_is_another_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for folder, shift in (("a", 0.0), ("b", 9.0)):
-        rng = np.random.default_rng(1)
-        place = tmp_path / folder / "acs_income"
-        place.mkdir(parents=True)
-        columns = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P")
-        frame = pd.DataFrame({name: rng.integers(1, 9, 60).astype(float) for name in columns})
-        frame["AGEP"] += shift * (np.arange(60) % 2)
-        frame["PINCP"], frame["STATE"] = np.arange(60) % 2, "CA"
-        frame.to_parquet(place / "acs_income_2018.parquet")
+        incomes(tmp_path / folder, shift)
     arguments = ["run", "--dataset", "acs_income", "--partitioner", "iid", "--num-clients", "3", "--comm-rounds", "1"]
     arguments += ["--seeds-list", "0", "--agg-method", "fedavg", "--output", str(tmp_path / "runs"), "--data-dir"]
     for folder in ("a", "b"):
@@ -116,6 +121,30 @@ def test_unchanged_data_is_loaded_once(tmp_path: Path) -> None:
     assert sources.load(config) is first
     birds(path, swapped=True)
     assert sources.load(config) is not first
+
+
+def test_a_named_data_set_is_loaded_again_once_its_files_have_changed(tmp_path: Path) -> None:
+    incomes(tmp_path, 0.0)
+    sources, config = Sources(tmp_path), Config(dataset="acs_income").checked()
+    first = sources.load(config)
+    assert sources.load(config) is first
+    incomes(tmp_path, 9.0)
+    assert sources.load(config).content != first.content
+
+
+def test_runs_are_identified_by_how_their_file_is_read_and_by_their_word_vectors(tmp_path: Path) -> None:
+    path = str(birds(tmp_path / "birds.csv"))
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / name).write_text(name)
+    config = Config(dataset=path, label="species").checked()
+    others = [
+        replace(config, drop="tail"),
+        *(replace(config, word_vectors=str(tmp_path / f"{n}.txt")) for n in ("one", "two")),
+    ]
+    known, unknown = Sources().identify([config, *others, config])
+    assert not unknown
+    contents = [each.content for each in known]
+    assert contents[0] == contents[-1] and len(set(contents)) == 4
 
 
 def test_data_that_cannot_be_had_is_named_with_its_runs(tmp_path: Path) -> None:

@@ -128,6 +128,16 @@ def test_a_last_batch_of_one_row_is_not_normalized_and_any_other_is(size: int, l
     np.testing.assert_allclose(reply.mean.buffers, np.concatenate([mean, variance]), atol=1e-5)
 
 
+def test_pooled_training_goes_on_from_the_buffers_it_is_given() -> None:
+    simulator = simulate(federate(noise(12), [0, 1] * 6, [5, 5]), Normalizing())
+    initial = simulator.initial(0)
+    start = Model(initial.parameters, np.full_like(initial.buffers, 3))
+    x = simulator.federation.features[np.concatenate(simulator.federation.train)]
+    expected = 0.9 * 3 + 0.1 * np.concatenate([x.mean(axis=0), x.var(axis=0)])
+    pooled = simulator.serve(TrainPooled(start, 1), 1)  # ten rows are one batch
+    np.testing.assert_allclose(pooled.model.buffers, expected, atol=1e-5)
+
+
 class Counting(nn.Module):
     """Keeps a statistic that plays no part in training; it overflows for large features."""
 
@@ -147,6 +157,21 @@ def test_an_update_whose_buffers_are_not_finite_is_left_out() -> None:
     assert trained.kept.tolist() == [True, False]
     assert np.isfinite(trained.mean.buffers).all()
     np.testing.assert_array_equal(trained.mean.parameters, trained.models[0].parameters)
+
+
+# ------------------------------------------------------------------------------------------------------- proximal terms
+
+
+def test_clients_side_by_side_are_pulled_each_by_its_own_strength() -> None:
+    """The first step of gradient descent is the same; from the second on the pull to the start is felt."""
+    simulator = simulate(federate(noise(14), [0, 1] * 7, [6, 6]), Logistic(2), lanes=2, local_epochs=3)
+    start, clients, strengths = simulator.initial(0), np.arange(2), np.array([0.5, 4.0])
+    together = simulator.serve(Train(clients, start, proximal=strengths, each=True), 1).models
+    for k in clients:
+        alone = simulator.serve(Train(clients[[k]], start, proximal=float(strengths[k]), each=True), 1).models[0]
+        other = simulator.serve(Train(clients[[k]], start, proximal=float(strengths[1 - k]), each=True), 1).models[0]
+        np.testing.assert_allclose(together[k].parameters, alone.parameters, atol=1e-6)
+        assert np.abs(together[k].parameters - other.parameters).max() > 1e-3
 
 
 # -------------------------------------------------------------------------------------------------------------- padding

@@ -73,26 +73,30 @@ faults(
 )
 
 faults(
-    "engine/simulator.py",
+    "engine/local.py",
     "tests/test_training_details.py tests/test_engine.py",
-    ("simulator-dropout-same-for-all-clients", "keys[lane] = raw_key(*stream)", "keys[lane] = raw_key(*stream[:3])"),
+    ("local-work-dropout-same-for-all-clients", "keys[lane] = raw_key(*stream)", "keys[lane] = raw_key(*stream[:3])"),
     (
-        "simulator-dropout-same-in-all-rounds",
+        "local-work-dropout-same-in-all-rounds",
         "keys[lane] = raw_key(*stream)",
         "keys[lane] = raw_key(*stream[:2], 0, task.client)",
     ),
-    ("simulator-dropout-same-always", "keys[lane] = raw_key(*stream)", "keys[lane] = raw_key(*stream[:2])"),
+    ("local-work-dropout-same-always", "keys[lane] = raw_key(*stream)", "keys[lane] = raw_key(*stream[:2])"),
     (
-        "simulator-pooled-order-same-in-all-rounds",
-        "(self.seed, Stream.TRAINING, t, self.federation.num_clients)",
-        "(self.seed, Stream.TRAINING, 0, self.federation.num_clients)",
+        "local-work-pooled-order-same-in-all-rounds",
+        "(self.seed, Stream.TRAINING, t, client)",
+        "(self.seed, Stream.TRAINING, 0, client)",
     ),
+)
+faults(
+    "engine/simulator.py",
+    "tests/test_training_details.py tests/test_engine.py",
     (
         "simulator-nearest-of-equals-is-the-last",
-        "nearest = losses.argmin(axis=0)",
-        "nearest = len(models) - 1 - losses[::-1].argmin(axis=0)",
+        "losses.argmin(axis=0)",
+        "len(models) - 1 - losses[::-1].argmin(axis=0)",
     ),
-    ("simulator-buffers-not-checked", "for vector in model)\n", "for vector in model[:1])\n"),
+    ("simulator-buffers-not-checked", "for vector in model):", "for vector in model[:1]):"),
 )
 
 faults(
@@ -386,18 +390,43 @@ faults(
     ("base-least-one-participant", "max(2, int(fraction", "max(1, int(fraction"),
     ("base-above-includes-the-bound", "value > above", "value >= above"),
     ("base-most-excludes-the-bound", "value <= most", "value < most"),
-    ("base-not-a-number-allowed", "and np.isfinite(value)", ""),
+    ("base-not-a-number-allowed", "and (isinstance(value, int) or math.isfinite(value)):", ":"),
     ("base-choices-not-checked", "if choices and value not in choices:", "if False:"),
 )
 faults(
     "orders/work.py",
     "tests/test_orders.py",
-    ("orders-plain-mean", "np.asarray(weights, np.float64) / np.sum(weights)", "np.ones(len(models)) / len(models)"),
-    ("orders-weights-add-up-to-more", "/ np.sum(weights)", "/ np.max(weights)"),
     ("orders-replies-to-the-first", "advance(i, reply)\n    return", "advance(asked[0], reply)\n    return"),
-    ("orders-bytes-without-buffers", "self.parameters.nbytes + self.buffers.nbytes", "self.parameters.nbytes"),
     ("orders-results-in-order-of-ending", "[results[i] for i in range(len(works))]", "list(results.values())"),
-    ("orders-mean-in-single-precision", "np.zeros(part.size) for part", "np.zeros(part.size, np.float16) for part"),
+)
+faults(
+    "orders/models.py",
+    "tests/test_orders.py",
+    ("orders-plain-mean", "self._weights.append(weight)", "weight = 1.0\n        self._weights.append(weight)"),
+    ("orders-weights-add-up-to-more", "math.fsum(self._weights)", "max(self._weights, default=0.0)"),
+    ("orders-bytes-without-buffers", "self.parameters.nbytes + self.buffers.nbytes", "self.parameters.nbytes"),
+    (
+        "orders-mean-in-single-precision",
+        "np.zeros(model.parameters.size), np",
+        "np.zeros(model.parameters.size, np.float32), np",
+    ),
+    ("orders-mean-of-weightless-models", " or total <= 0:", ":"),
+    ("orders-models-without-weight-poison-the-mean", "if weight > 0:", "if True:"),
+    ("orders-mean-forgets-the-buffers", "zip(self._sums, model, strict=True)", "zip(self._sums[:1], model)"),
+)
+faults(
+    "orders/cost.py",
+    "tests/test_orders.py",
+    ("cost-start-sent-again", "sent = 0 if order.holds_start else size", "sent = size"),
+    ("cost-start-never-sent", "sent = 0 if order.holds_start else size", "sent = 0"),
+    ("cost-kept-models-come-back", "0 if order.keeps_model else size * clients", "size * clients"),
+    ("cost-one-of-the-mixed-models", "sum(model.num_bytes for model in order.mixed_of)", "order.mixed_of[0].num_bytes"),
+    ("cost-anchors-besides-what-they-mix", "    elif order.anchors", "    if order.anchors"),
+    ("cost-anchors-not-sent", "is not None:\n        sent += size", "is not None:\n        sent += 0"),
+    ("cost-one-model-for-the-nearest", "sum(model.num_bytes for model in models)", "models[0].num_bytes"),
+    ("cost-labels-take-a-byte-each", "-(-num_classes // 8)", "num_classes"),
+    ("cost-labels-rounded-down", "-(-num_classes // 8)", "num_classes // 8"),
+    ("cost-together-the-first-alone", "for each in orders]", "for each in orders[:1]]"),
 )
 
 # ------------------------------------------------------------------------------------------------ skew, clients, scores
@@ -446,22 +475,38 @@ faults(
     ("partition-fair-share-inclusive", "held < fair_share", "held <= fair_share"),
     (
         "partition-one-seed-for-all-classes",
-        "random.seed(first_seed + 100 * label)\n            random.shuffle(stand_in)",
-        "random.seed(first_seed)\n            random.shuffle(stand_in)",
+        "random.seed(first_seed + 100 * label)\n        # FedArtML",
+        "random.seed(first_seed)\n        # FedArtML",
     ),
-    ("partition-last-client-short", "ends[-1] = len(stand_in)", "pass"),
+    (
+        "partition-classes-shuffled-alike",
+        "random.seed(first_seed + 100 * label)\n        random.shuffle(of_class)",
+        "random.seed(first_seed)\n        random.shuffle(of_class)",
+    ),
+    ("partition-last-client-short", "ends[-1] = size", "pass"),
     (
         "partition-reports-the-last-pass",
-        "smallest = max(smallest, int(shares.sum(axis=0).min()))",
-        "smallest = int(shares.sum(axis=0).min())",
+        "most = max(most, int(shares.sum(axis=0).min()))",
+        "most = int(shares.sum(axis=0).min())",
     ),
-    ("partition-minimum-not-enough", "if smallest >= min_samples:", "if smallest > min_samples:"),
+    ("partition-minimum-not-enough", "if most >= min_samples:", "if most > min_samples:"),
+    (
+        "partition-compiled-passes-begin-anew",
+        "begin = FIRST_PASSES\n",
+        "begin = 0\n",
+        "the passes before have failed, and fail again",
+    ),
+    (
+        "partition-level-for-the-first-seed-alone",
+        "is not None for seed in seeds):",
+        "is not None for seed in seeds[:1]):",
+    ),
     (
         "partition-clients-not-shuffled",
         "random.seed(seed + 100 * client)\n        random.shuffle(rows)",
         "random.seed(seed + 100 * client)",
     ),
-    ("partition-failed-pass-kept", "shares[:] = 0\n                break", "break"),
+    ("partition-failed-pass-kept", "shares[:] = 0\n            break", "break"),
     ("partition-similarity-truncates", "round(s * len(classes))", "int(s * len(classes))"),
     ("partition-similarity-sorts-nothing", "rest[_stable_argsort(classes[rest])]", "rest"),
     (
@@ -494,6 +539,23 @@ faults(
     ("partition-passes-not-bounded", "min(max_passes, MAX_SHUFFLED_ROWS // rows)", "max_passes"),
 )
 faults(
+    "partition.py",
+    "tests/test_run_details.py tests/test_config.py -k partitions or default",
+    ("partition-other-default-alpha", '"dirichlet": 0.1', '"dirichlet": 0.3'),
+    ("partition-other-default-similarity", '"similarity": 0.03', '"similarity": 0.0'),
+)
+faults(
+    "dirichlet_loops.py",
+    "tests/test_partition.py -k compiled or index_for_index",
+    ("loops-fair-share-inclusive", "if held[client] >= fair_share:", "if held[client] > fair_share:"),
+    ("loops-minimum-not-enough", "if most >= min_samples:", "if most > min_samples:"),
+    ("loops-one-seed-for-all-classes", "seed + 100 * (number * classes + label)", "seed + 100 * number * classes"),
+    ("loops-last-client-short", "class_sizes[label] if client == num_clients - 1 else int", "int"),
+    ("loops-failed-pass-kept", "smallest = 0\n                break", "break"),
+    ("loops-normal-not-kept", "spare[0] = factor * first", "spare[0] = np.nan"),
+    ("loops-plain-sum", "elif number <= 128:", "elif number <= 2**20:"),
+)
+faults(
     "federation.py",
     "tests/test_federation.py tests/test_federation_details.py",
     ("federation-trains-on-the-official-test", "rows = np.delete(rows, dataset.official_test)", "pass"),
@@ -505,8 +567,8 @@ faults(
     ),
     (
         "federation-features-from-all-rows",
-        "self.dataset.prepare(self.train_rows)",
-        "self.dataset.prepare(np.arange(len(self.labels)))",
+        "dataset.rows.take(self.train_rows)",
+        "dataset.rows",
     ),
     ("federation-single-samples-kept", "if len(part) >= 2]", "if len(part) >= 1]"),
     ("federation-rows-of-two-clients", "minlength=total).max() > 1:", "minlength=total).max() > 2:"),
@@ -657,35 +719,33 @@ faults(
         "np.ones(len(order.clients)) if order.weights is None",
     ),
     (
-        "simulator-mean-in-half-precision",
-        "np.zeros(model.parameters.size), np",
-        "np.zeros(model.parameters.size, np.float16), np",
+        "simulator-mean-over-all",
+        "for vector in model):\n            return",
+        "for vector in model):\n            self.mean._weights.append(float(self.weights[j]))\n            return",
     ),
-    ("simulator-mean-over-all", "self.weights[self.kept].sum()", "self.weights.sum()"),
-    (
-        "simulator-order-of-visits-same-for-all",
-        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))",
-        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream[:3]))",
-    ),
-    ("simulator-epochs-not-reshuffled", "rng.shuffle(epoch)", "rng.shuffle(epoch) if e == 0 else None"),
     ("simulator-anchor-is-always-the-start", "starts if order.anchors is None else list(order.anchors)", "starts"),
     ("simulator-prior-not-in-training", "if order.log_prior is None", "if True"),
-    ("simulator-scores-by-position", "deployment.log_prior[users]", "deployment.log_prior[: len(users)]"),
-    ("simulator-losses-summed", "loss / [max(len(own), 1) for own in rows]", "loss"),
+    ("simulator-scores-by-position", "np.repeat(by_model, sizes", "np.repeat(np.arange(len(sizes)), sizes"),
+    ("simulator-losses-summed", " / [max(len(rows), 1) for rows in own]", ""),
     (
         "simulator-losses-on-test-rows",
-        "rows = [self._train_rows[client] for client in clients]\n        _, loss",
-        "rows = [self._test_rows[client] for client in clients]\n        _, loss",
+        "own = [self._train_rows[client] for client in clients]\n        _, losses",
+        "own = [self._test_rows[client] for client in clients]\n        _, losses",
     ),
     (
         "simulator-evaluates-on-training-rows",
-        "self._score_clients(self._test_rows, deployment)",
-        "self._score_clients(self._train_rows, deployment)",
+        'test_sizes[order.clients]\n        by_model = np.argsort(of_client, kind="stable")\n'
+        "        rows = np.concatenate([self._test_rows",
+        'train_sizes[order.clients]\n        by_model = np.argsort(of_client, kind="stable")\n'
+        "        rows = np.concatenate([self._train_rows",
     ),
-    ("simulator-uploads-not-counted", "order.uploads * size * len(order.clients)", "size * len(order.clients)"),
-    ("simulator-downloads-not-counted", "order.downloads * size * len(order.clients)", "size * len(order.clients)"),
+    ("simulator-ruled-out-loss-of-the-prior", "losses[np.isneginf(log_prior)[owner, labels]] = RULED_OUT_LOSS", "pass"),
+    (
+        "simulator-orders-not-booked",
+        "            self._book(order)\n            self.ledger.trained",
+        "            self.ledger.trained",
+    ),
     ("simulator-left-out-not-told", "for client in order.clients[~reply.kept])", "for client in order.clients[:0])"),
-    ("simulator-pooled-without-buffers", "buffers=order.start.buffers[None]", "buffers=0 * order.start.buffers[None]"),
     (
         "simulator-replies-in-another-order",
         "sums[i].add(j, model, loss)",
@@ -693,13 +753,38 @@ faults(
     ),
     (
         "simulator-broken-client-in-the-mean",
-        "if not _is_finite(model):\n            return",
-        "if False:\n            return",
+        "if not all(bool(np.isfinite(vector).all()) for vector in model):",
+        "if False:",
+    ),
+)
+faults(
+    "engine/local.py",
+    "tests/test_training_details.py tests/test_engine.py -k not words and not texts",
+    (
+        "local-work-order-of-visits-same-for-all",
+        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))",
+        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream[:3]))",
+    ),
+    ("local-work-epochs-not-reshuffled", "rng.shuffle(epoch)", "rng.shuffle(epoch) if e == 0 else None"),
+    (
+        "local-work-pooled-without-buffers",
+        "buffers=order.start.buffers[None]",
+        "buffers=0 * order.start.buffers[None]",
     ),
     (
-        "simulator-proximal-of-the-first",
+        "local-work-proximal-of-the-first",
         "proximal=np.array([task.proximal for task in padded], np.float32)",
         "proximal=np.full(lanes, tasks[0].proximal, np.float32)",
+    ),
+    (
+        "local-work-priors-of-the-first-batch",
+        "log_prior[owner[batch.begin : batch.end]]",
+        "log_prior[owner[: len(own)]]",
+    ),
+    (
+        "local-work-models-forget-a-batch",
+        "for at in range(begin, end, size):",
+        "for at in range(begin, end - size + 1, size):",
     ),
 )
 faults(
@@ -708,11 +793,6 @@ faults(
     ("clustering-largest-of-equals", "score > best + TIE", "score >= best"),
     ("clustering-rounding-decides", "score > best + TIE", "score > best"),
     (
-        "clustering-steps-unweighted",
-        "_means(points, weights, nearest[moved]",
-        "_means(points, np.ones(len(points)), nearest[moved]",
-    ),
-    (
         "clustering-not-standardized",
         "features = (features - self.mean_) / self.scale_",
         "features = features - self.mean_",
@@ -720,14 +800,6 @@ faults(
     ("clustering-without-total-psi", "np.column_stack([totals, terms]), totals", "terms, totals"),
     ("clustering-signs-lost", "np.sign(excess) * np.sqrt(terms)", "np.sqrt(terms)"),
     ("clustering-roots-not-taken", "np.sign(excess) * np.sqrt(terms)", "np.sign(excess) * terms"),
-    ("clustering-silhouette-unweighted", "scores @ self.weights / clients", "scores.mean(axis=1)"),
-    ("clustering-client-near-itself", "np.maximum(size - 1, 1)", "np.maximum(size, 1)"),
-    (
-        "clustering-farthest-other-cluster",
-        "between = sums.min(axis=1)",
-        "between = np.where(np.isinf(sums), -1, sums).max(axis=1)",
-    ),
-    ("clustering-lonely-clients-score", "where=(size > 1) & (larger > 0)", "where=larger > 0"),
     ("clustering-guard-inclusive", "self.wpsi_ < self.min_wpsi", "self.wpsi_ > self.min_wpsi"),
     ("clustering-wpsi-unweighted", "np.average(self.psi_, weights=table.sum(axis=1))", "np.average(self.psi_)"),
     (
@@ -753,8 +825,26 @@ faults(
         "np.where(scale > 1e-12 * np.abs(ordered).max(axis=0), scale, 1.0)",
         "np.where(scale > 0, scale, 1.0)",
     ),
+)
+
+faults(
+    "kmeans.py",
+    "tests/test_clustering.py -k not scikit_learn_estimator",
     (
-        "clustering-worst-of-equal-inertia",
+        "kmeans-steps-unweighted",
+        "means(points, weights, nearest[moved]",
+        "means(points, np.ones(len(points)), nearest[moved]",
+    ),
+    ("kmeans-silhouette-unweighted", "scores @ self.weights / clients", "scores.mean(axis=1)"),
+    ("kmeans-client-near-itself", "np.maximum(size - 1, 1)", "np.maximum(size, 1)"),
+    (
+        "kmeans-farthest-other-cluster",
+        "between = sums.min(axis=1)",
+        "between = np.where(np.isinf(sums), -1, sums).max(axis=1)",
+    ),
+    ("kmeans-lonely-clients-score", "where=(size > 1) & (larger > 0)", "where=larger > 0"),
+    (
+        "kmeans-worst-of-equal-inertia",
         "np.nan_to_num(scores, nan=-np.inf).argmax()",
         "np.nan_to_num(scores, nan=np.inf).argmin()",
     ),
@@ -801,7 +891,6 @@ faults(
         "generator(self.config.seed, Stream.SAMPLING, t)",
         "generator(0, Stream.SAMPLING, t)",
     ),
-    ("run-validation-seed", "federation.for_validation(config.seed)", "federation.for_validation(0)"),
     ("run-recomputes-what-others-finished", "elif folder.finished:", "elif False:"),
     ("run-charges-what-was-before", "self.server.take_ledger()  # what", "pass  # what"),
     (
@@ -810,36 +899,62 @@ faults(
         "self.seconds = {}",
     ),
     ("run-last-round-not-evaluated", "or t == self.config.comm_rounds", ""),
-    ("run-training-seed", "seed=config.seed,\n        workers", "seed=0,\n        workers"),
-    ("run-method-seed", "seed=config.seed,\n        )", "seed=0,\n        )"),
     (
         "run-repeats-the-last-round",
         "range(done + 1, self.config.comm_rounds + 1)",
         "range(max(done, 1), self.config.comm_rounds + 1)",
     ),
-    ("run-learning-rate-ignored", "lr=config.lr", "lr=0.001"),
-    ("run-optimizer-ignored", "optimizer=config.optimizer", 'optimizer="adam"'),
-    ("run-batch-size-ignored", "batch_size=config.batch_size", "batch_size=32"),
     ("run-orders-of-round-0", "partial(self.server.serve, t=t)", "partial(self.server.serve, t=0)"),
 )
 faults(
+    "runs/cell.py",
+    "tests/test_run_details.py tests/test_run.py tests/test_sweep_details.py -k not killed",
+    ("cell-validation-seed", "federation.for_validation(config.seed)", "federation.for_validation(0)"),
+    ("cell-training-seed", "seed=config.seed,\n        workers", "seed=0,\n        workers"),
+    ("cell-method-seed", "seed=config.seed,\n        )", "seed=0,\n        )"),
+    ("cell-learning-rate-ignored", "lr=config.lr", "lr=0.001"),
+    ("cell-optimizer-ignored", "optimizer=config.optimizer", 'optimizer="adam"'),
+    ("cell-batch-size-ignored", "min(config.batch_size, len", "min(32, len"),
+    ("cell-of-the-first-run", "self._cell is None or self._settings != config.cell", "self._cell is None"),
+    (
+        "cell-reused-for-another-seed",
+        "self._settings != config.cell",
+        'dict(self._settings or {}, seed=0) != config.cell | {"seed": 0}',
+    ),
+)
+faults(
+    "runs/sources.py",
+    "tests/test_sources.py tests/test_word_vectors.py -k not command_line",
+    ("sources-content-not-kept", "    return replace(config, content=found)", "    return config"),
+    ("sources-other-data-accepted", "if config.content not in (None, found):", "if False:"),
+    ("sources-stale-data", "if self._dataset is None or key != self._key:", "if self._dataset is None:"),
+    ("sources-edits-not-seen", "return _file_hash(path) if is_there(path) and path.is_file() else None", "return None"),
+    ("sources-nothing-shared", "if self._dataset is None or key != self._key:", "if True:"),
+    ("sources-word-vectors-ignored", "    if config.word_vectors is None:", "    if True:"),
+    ("sources-of-the-first-word-vectors", "(config.dataset, config.word_vectors, *", "(config.dataset, *"),
+    ("sources-of-the-first-reading", "config.word_vectors, *config.reading.values())", "config.word_vectors)"),
+    (
+        "sources-names-in-any-folder",
+        "data_folder(self.data_dir) / config.dataset",
+        "data_folder(None) / config.dataset",
+    ),
+)
+faults(
     "runs/config.py",
-    "tests/test_run_details.py tests/test_run.py tests/test_word_vectors.py "
-    "-k cell or partitions or whole_number or changed_file or another_run or foreign",
+    "tests/test_config.py tests/test_run_details.py tests/test_run.py tests/test_word_vectors.py tests/test_sources.py "
+    "-k cell or partition or default or whole_number or another_run or another_data_set or foreign",
     ("config-cell-without-seed", 'if key != "agg_method"}', 'if key not in ("agg_method", "seed")}'),
     ("config-cell-with-method", 'if key != "agg_method"}', "}"),
-    ("config-other-default-alpha", '"dirichlet": 0.1', '"dirichlet": 0.3'),
-    ("config-other-default-similarity", '"similarity": 0.03', '"similarity": 0.0'),
     ("config-whole-learning-rate", "lr=float(self.lr)", "lr=self.lr"),
     ("config-whole-fraction", "fraction=float(self.fraction)", "fraction=self.fraction"),
-    ("config-level-of-iid-kept", "if param is None or partitioner not in LEVELS:", "if param is None:"),
-    ("config-content-ignored", "self.as_dict() | content, sort_keys", "self.as_dict(), sort_keys"),
+    ("config-level-of-iid-kept", "if param is None or partitioner not in DEFAULT_LEVELS:", "if param is None:"),
+    ("config-content-ignored", "self.as_dict(), sort_keys", 'self.as_dict() | {"content": None}, sort_keys'),
     (
         "config-method-not-canonical",
         "agg_method=method_spec(make_method(self.agg_method))",
         "agg_method=self.agg_method",
     ),
-    ("config-any-format", 'values.get("format") != FORMAT', 'values.get("format") is None'),
+    ("config-any-format", 'values.get("format") not in READABLE', 'values.get("format") is None'),
 )
 faults(
     "runs/store.py",
@@ -847,8 +962,8 @@ faults(
     "-k not killed and (run or fresh or saved or best or checkpoint)",
     (
         "results-fresh-keeps-the-checkpoint",
-        'if path.name != ".lock":',
-        'if path.name not in (".lock", "checkpoint.npz"):',
+        "and path.is_file()]",
+        'and path.name != "checkpoint.npz"]',
     ),
     ("results-log-prior-not-saved", 'arrays["log_prior"] = deployment.log_prior', "pass"),
     (
@@ -868,18 +983,46 @@ faults(
         'packed |= {f"{prefix}/memory/{key}": value for key, value in state.memory.items()}',
         "pass",
     ),
-    ("results-other-settings-accepted", "if folder.config() != config:", "if False:"),
-    ("results-lock-not-exclusive", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),
+    ("results-other-settings-accepted", "elif folder.config().as_dict() != config.as_dict():", "elif False:"),
     ("results-bytes-of-the-last-round", 'int(rounds["bytes_up"].sum())', 'int(rounds["bytes_up"][-1])'),
+)
+faults(
+    "runs/store.py",
+    "tests/test_kills.py tests/test_files.py -k fresh_start or lock",
+    ("store-summary-goes-last", 'path.name != "summary.json", path.name)', "path.name)"),
+    ("store-configuration-goes-first", '(path.name == "config.json", ', '(path.name != "config.json", '),
+    ("store-lock-not-taken", "lock.acquire(timeout=patience, poll_interval=0.01)", "pass"),
+    (
+        "store-lock-file-goes-away",
+        "            lock.release()\n",
+        "            lock.release()\n            self._lock_file.unlink(missing_ok=True)\n",
+    ),
+    ("store-strangers-files-go-too", "path.suffix in SUFFIXES and ", ""),
+    ("store-left-overs-stay", "            self._remove_left_overs()\n", ""),
+)
+faults(
+    "files.py",
+    "tests/test_files.py",
+    ("files-permissions-not-kept", "unfinished.chmod(stat.S_IMODE(mode))", "pass"),
+    ("files-link-replaced", "target = Path(os.path.realpath(path))\n        unf", "target = path\n        unf"),
+    ("files-pipe-replaced", "(not stat.S_ISREG(mode) or path", "(path"),
+    ("files-standard-output-replaced", ' or path.absolute().is_relative_to("/dev")', ""),
+    ("files-half-a-file-stays", "unfinished.unlink(missing_ok=True)\n            raise", "raise"),
+    ("files-any-folder-is-writable", "if not target.parent.is_dir():", "if False:"),
+    ("files-written-in-place", 'unfinished.open("xb")', 'target.open("wb")'),
+    ("files-standard-output-overwritten", '"ab" if target.is_file() else "wb"', '"wb"'),
 )
 faults(
     "experiments/sweep.py",
     "tests/test_sweep_details.py tests/test_sweep.py -k not killed and not ray",
-    ("sweep-locked-is-failed", '"locked" if is_locked(folder) else "failed"', '"failed"'),
-    ("sweep-failed-is-locked", '"locked" if is_locked(folder) else "failed"', '"locked"'),
-    ("sweep-data-elsewhere", "data_dir=self.data_dir, workers=1", "data_dir=None, workers=1"),
+    ("sweep-locked-is-failed", 'return Outcome("locked", str(error))', 'return Outcome("failed", str(error))'),
+    (
+        "sweep-failed-is-locked",
+        'except ClustPSIError as error:\n            return Outcome("failed"',
+        'except ClustPSIError as error:\n            return Outcome("locked"',
+    ),
+    ("sweep-data-elsewhere", "Sources(self._data_dir)", "Sources(None)"),
     ("sweep-computed-counts-failures", 'self.computed += event.status == "finished"', "self.computed += 1"),
-    ("sweep-cell-of-the-first-run", "if self._settings != config.cell:", "if self._settings is None:"),
     ("sweep-one-attempt", "ATTEMPTS = 2", "ATTEMPTS = 1"),
     ("sweep-infeasible-is-not-remembered", "infeasible.record(self.store, config, outcome.reason)", "pass"),
     ("sweep-notes-of-failures-stay", "note.unlink(missing_ok=True)", "pass"),
@@ -953,6 +1096,72 @@ faults(
     ("written-afternoon-is-morning", '(12 if match["half"] in "Pp" else 0)', "0"),
     ("written-zones-ignored", 'minutes -= -ahead if zone[0] == "-" else ahead', "pass"),
     ("written-mixed-money", "len(affixes) > 1", "False"),
+)
+faults(
+    "features/exact.py",
+    "tests/test_features.py",
+    (
+        "exact-sums-overflow",
+        "(int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())",
+        "int(values.sum())",
+    ),
+    ("exact-cross-terms-once", "<< HALF + 1)", "<< HALF)"),
+    ("exact-deviation-of-a-sample", "number * number << 2 * UNIT", "number * max(number - 1, 1) << 2 * UNIT"),
+    ("exact-tiny-numbers-lost", "else value >> -shift", "else 0"),
+    ("exact-root-of-an-odd-power", "shift += shift % 2", "pass"),
+)
+faults(
+    "features/quantiles.py",
+    "tests/test_features.py",
+    ("quantiles-ranges-and-values-mixed", "else (self.rounded(), other.rounded())", "else (self, other)"),
+    ("quantiles-merged-without-bound", "is_exact=is_exact).bounded()", "is_exact=is_exact)"),
+    ("quantiles-lower-ends", "(bits >> lost << lost) | 1 << lost - 1", "bits >> lost << lost"),
+    ("quantiles-of-different-values", "np.bincount(place, counts, len(different))", "np.bincount(place)"),
+    ("quantiles-lower-neighbour", "np.where(part < 0.5, low + gap * part, high - gap * (1 - part))", "low"),
+    (
+        "quantiles-rounded-their-own-way",
+        "np.where(part < 0.5, low + gap * part, high - gap * (1 - part))",
+        "low + gap * part",
+    ),
+)
+faults(
+    "features/kinds.py",
+    "tests/test_features.py tests/test_datasets_text.py",
+    ("kinds-last-counts", "counts.get(name, 0) + count", "count"),
+    ("kinds-ties-by-alphabet", "self.ranks.get(name, -1), name is not None", "name is not None"),
+    ("kinds-ties-by-first-come", ", self.ranks.get(name, -1), name is not None, name", ", self.ranks.get(name, -1)"),
+    ("kinds-ties-cut", "if count >= least)", "if count > least)"),
+    ("kinds-missing-is-no-kind", "codes.astype(np.int64) + 1)", "codes[codes >= 0].astype(np.int64) + 1)"),
+    ("kinds-rarest", "return -self.counts[name]", "return self.counts[name]"),
+)
+faults(
+    "features/table.py",
+    "tests/test_features.py tests/test_tables.py",
+    ("features-gaps-of-one-client", "self.gaps + other.gaps", "self.gaps"),
+    ("features-known-of-one-client", "self.known + other.known", "self.known"),
+    ("features-gaps-not-marked", "self.marks_gaps and each.gaps > 0", "False"),
+    ("features-every-column-marked", "self.marks_gaps and each.gaps > 0", "self.marks_gaps"),
+    ("features-gaps-in-the-mean", "known = values[~np.isnan(values)]", "known = np.nan_to_num(values)"),
+    ("features-gap-far-from-the-centre", "column.spread, nan=0.0)", "column.spread, nan=-1.0)"),
+    ("features-constants-divided", "return centre, spread or 1.0", "return centre, spread or 1e-9"),
+    ("features-new-kinds-are-the-first", "place.get(name, others)", "place.get(name, 0)"),
+    ("features-most-kinds-ignored", "most_frequent(self.most_kinds)", "most_frequent(50)"),
+    (
+        "features-categories-of-one-client",
+        "(one.merge(two) for one, two in zip(self.categories,",
+        "(one for one, two in zip(self.categories,",
+    ),
+)
+faults(
+    "features/text.py",
+    "tests/test_features.py tests/test_datasets_text.py",
+    ("text-words-of-one-client", "type(self)(self.words.merge(other.words))", "self"),
+    ("text-ranks-ignored", "is_ranked=rows.is_ranked)", "is_ranked=False)"),
+    ("text-word-before", "Frequencies.of(rows.ids - 1,", "Frequencies.of(np.maximum(rows.ids - 2, 0),"),
+    ("text-last-batch-of-texts", "part = slice(first, first + BATCH_ROWS)", "part = slice(0, BATCH_ROWS)"),
+    ("text-unknown-is-padding", "tokens_of.get(word, UNKNOWN)", "tokens_of.get(word, PADDING)"),
+    ("text-words-of-others", "self.starts[:-1][rows] - starts[:-1]", "self.starts[: len(rows)] - starts[:-1]"),
+    ("text-any-number-of-words", "most_frequent(self.vocabulary)", "most_frequent(10**9)"),
 )
 faults(
     "datasets/cache.py",
