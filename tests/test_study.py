@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clustpsi import partition, skew
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
-from clustpsi.experiments import study, study_partitions
+from clustpsi.experiments import study, study_axes, study_partitions
 from conftest import clustpsi
 
 SIZES = (700, 500, 300)
@@ -228,7 +228,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, capsys: py
 
 
 def test_the_papers_levels_are_among_the_eleven() -> None:
-    assert {50, 0.7, 0.3, 0.2, 0.09, 0.05} < set(study.LEVELS["dirichlet"])
-    assert {1, 0.03, 0} < set(study.LEVELS["similarity"])
-    assert all(len(levels) == 11 for levels in study.LEVELS.values())
-    assert sum(study.CLASS_COUNTS["amazon_reviews"]) == 50_000
+    assert {50, 0.7, 0.3, 0.2, 0.09, 0.05} < set(study_axes.LEVELS["dirichlet"])
+    assert {1, 0.03, 0} < set(study_axes.LEVELS["similarity"])
+    assert all(len(levels) == 11 for levels in study_axes.LEVELS.values())
+    assert sum(study_axes.CLASS_COUNTS["amazon_reviews"]) == 50_000
