@@ -91,6 +91,7 @@ MISTAKES = [
     (["--optimizer", "adamw"], "--optimizer must be one of adam, sgd"),
     (["--resume", "--fresh"], "give one of them"),
     (["--dataset", "absent.csv", "--label", "y"], "absent.csv"),
+    (["--dataset", str(ROOT / "docs"), "--label", "y"], "docs is a folder"),
 ]
 
 

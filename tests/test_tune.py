@@ -1,6 +1,7 @@
 """Grid search: the paper's grids, resumable, and blind to test data."""
 
 import json
+import signal
 import struct
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from clustpsi.cli.stopping import Stopped
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments import tune
@@ -111,13 +113,13 @@ def test_a_search_is_ranked_kept_and_gone_on_with(
 
     def interrupted(self: tune.ThisProcess, worker: int, config: Config) -> None:
         if submitted:
-            raise KeyboardInterrupt
+            raise Stopped(signal.SIGINT)
         submitted.append(config)
         submit(self, worker, config)
 
     monkeypatch.setattr(tune.ThisProcess, "submit", interrupted)
     assert clustpsi("tune", *given) == 130
-    assert "stopped after 1 of 4 runs" in capsys.readouterr().err
+    assert "stopped (1 of 4 runs" in capsys.readouterr().err
     submitted.clear()
     monkeypatch.setattr(tune.ThisProcess, "submit", lambda *call: submitted.append(call[2]) or submit(*call))
     assert clustpsi("tune", *given, "--json") == 0

@@ -95,6 +95,7 @@ def command(
 
     Without options: FedAvg, local training and Clust-PSI-PFL on scikit-learn's digits, in less than a minute.
     """
+    told = notes(quiet)
     if resume and fresh:
         raise ClustPSIError("--resume goes on with a run and --fresh starts it again: give one of them")
     columns = (*ALWAYS, *_more_scores(scores))
@@ -107,9 +108,8 @@ def command(
         for method in methods
     }
 
-    from clustpsi.features.columns import (
-        describe,  # here, because pandas and JAX take their time, and --help needs neither
-    )
+    # Here, because pandas and JAX take their time to load, and neither --help nor a mistake needs them.
+    from clustpsi.features.columns import describe
     from clustpsi.runs.cell import Cells
     from clustpsi.runs.run import run
     from clustpsi.runs.sources import Sources, identified
@@ -117,7 +117,6 @@ def command(
 
     sources = Sources(data_dir)
     data = sources.load(next(iter(configs.values())))
-    told = notes(quiet)
     for line in describe(data.columns):
         told.print(printable(line), style="dim")
     configs = {key: identified(config, data) for key, config in configs.items()}
@@ -299,7 +298,7 @@ def summary_table(
     rounds = counted(config.comm_rounds, "round")
     over = f"mean ± standard deviation over {num_seeds} seeds" if num_seeds > 1 else "one seed"
     table = Table(
-        title=f"{config.dataset}, {clients}, {rounds}, WPSI {rows[0]['wpsi']['mean']:.2f}",
+        title=f"{Path(config.dataset).name}, {clients}, {rounds}, WPSI {rows[0]['wpsi']['mean']:.2f}",
         caption=f"round {config.comm_rounds}, {over}\n"
         "AD, SDAD: distance of clients from accuracy 1, less is better\n"
         "MB: sent both ways; s: seconds without compiling",

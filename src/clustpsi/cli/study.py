@@ -63,6 +63,7 @@ def metrics(
     """Predict alpha and S from the measures of thousands of partitions, and rank the measures."""
     from clustpsi.experiments import study  # here, because pandas takes its time to load, and --help does not need it
 
+    told = notes(quiet)
     chosen, compared, names = texts("--models", models), texts("--measures", measures), texts("--dataset", dataset)
     study.check_analysis(chosen, compared, held_out, len(names))
     settings = study.StudySettings(
@@ -72,7 +73,6 @@ def metrics(
         numbers("--similarities", similarities, float),
         seeds,
     )
-    told = notes(quiet)
     with told.status("") as status:
         partitions = study.draw_partitions(
             settings, output, fresh=fresh, watch=lambda name: status.update(Text(f"partitions of {printable(name)}"))
