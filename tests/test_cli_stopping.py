@@ -89,10 +89,10 @@ def test_a_signal_that_a_callback_swallows_comes_again(capsys: pytest.CaptureFix
             pressed.append(True)
             signal.raise_signal(signal.SIGINT)
 
-    gc.callbacks.append(callback)
     started = time.monotonic()
     try:
         with pytest.raises(Stopped), stoppable():
+            gc.callbacks.append(callback)
             gc.collect()
             time.sleep(60)
     finally:
