@@ -51,9 +51,10 @@ $(LOWEST)/.developed: pyproject.toml constraints.txt
 test-lowest: $(LOWEST)/.developed  ## the tests, with the lowest versions of all dependencies, in .venv-lowest
 	$(LOWEST)/bin/python -m pytest -m "not slow"
 
-lint: develop  ## style (ruff)
+lint: develop  ## style (ruff), and which module may import which (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 
 types: develop  ## types (mypy, strict)
 	$(BIN)/mypy

@@ -382,9 +382,7 @@ EXPECTED_FAILED_CHECKS = {
 }
 
 
-@parametrize_with_checks(
-    [PSIClustering(n_init=1)], expected_failed_checks=lambda _: EXPECTED_FAILED_CHECKS, xfail_strict=True
-)
+@parametrize_with_checks([PSIClustering(n_init=1)], expected_failed_checks=lambda _: EXPECTED_FAILED_CHECKS)
 def test_finding_18_scikit_learns_checks(estimator: PSIClustering, check: Callable[[PSIClustering], None]) -> None:
     check(estimator)
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from clustpsi.datasets.base import Dataset
+from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.errors import ClustPSIWarning
+from clustpsi.features import as_they_are
 from clustpsi.federation import Federation, build_federation
 
 LABELS = np.arange(120, dtype=np.int32) % 4
@@ -14,7 +15,7 @@ IDS = np.array(["c", "a", "d", "b"] * 30)
 def birds(client_ids: np.ndarray = IDS, official_test: np.ndarray | None = None) -> Dataset:
     features = np.zeros((len(client_ids), 1), np.float32)
     labels = LABELS[: len(client_ids)]
-    return Dataset("birds", labels, tuple("wxyz"), lambda _: features, "-", official_test, client_ids)
+    return Dataset("birds", labels, tuple("wxyz"), *as_they_are(features), "-", official_test, ClientIds.of(client_ids))
 
 
 def held_out(dataset: Dataset, seed: int, split: str = "auto") -> list[list[int]]:
@@ -30,7 +31,7 @@ def test_a_split_follows_the_seed_where_the_partition_does_not() -> None:
 
 def test_a_validation_split_follows_its_seed_and_leaves_single_rows_to_train_on() -> None:
     rows = np.arange(121)
-    dataset = Dataset("toy", np.zeros(121, np.int32), ("w", "x"), lambda _: rows[:, None], "-")
+    dataset = Dataset("toy", np.zeros(121, np.int32), ("w", "x"), *as_they_are(rows[:, None]), "-")
     federation = Federation(dataset, (rows[:100], rows[100:101]), (rows[101:120], rows[120:]), ("many", "one"))
     first, again, second = (federation.for_validation(seed) for seed in (1, 1, 2))
     assert first.test[0].tolist() == again.test[0].tolist() != second.test[0].tolist()

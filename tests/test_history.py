@@ -2,14 +2,20 @@
 
 import numpy as np
 import pytest
-from clustpsi.methods.ledger import Ledger
 
 from clustpsi.evaluation import Scores, score
+from clustpsi.orders import Evaluated, Ledger
 from clustpsi.runs.history import History
+
+NAMES = ["a", "b", "c"]
 
 
 def scores(*correct: int, sizes: tuple[int, ...] = (10, 10, 20)) -> Scores:
-    return score(correct, [1.0, 2.0, 3.0], sizes)
+    """Scores of clients whose test rows all have class 0, some of them taken for class 1."""
+    right, size = np.array(correct), np.array(sizes)
+    nothing = np.zeros_like(size)
+    counts = ((size, nothing), (right, size - right), (right, nothing))
+    return score(Evaluated(*(np.stack(each, axis=1) for each in counts), np.array([1.0, 2.0, 3.0])))
 
 
 def test_server_scores_are_those_of_the_mean_over_the_servers_models() -> None:
@@ -51,8 +57,8 @@ def test_a_history_survives_a_checkpoint() -> None:
     for ours, theirs in (
         (again.rounds(), history.rounds()),
         (again.evaluated(), history.evaluated()),
-        (again.local(["a", "b", "c"]), history.local(["a", "b", "c"])),
-        (again.left_out(), history.left_out()),
+        (again.local(NAMES), history.local(NAMES)),
+        (again.left_out(NAMES), history.left_out(NAMES)),
     ):
         assert list(ours) == list(theirs)
         for key, column in theirs.items():
@@ -64,15 +70,15 @@ def test_a_history_survives_a_checkpoint() -> None:
 
 def test_tables_have_a_row_for_every_round_and_one_for_every_client_that_was_evaluated() -> None:
     history = some_rounds()
-    rounds, evaluated, local = history.rounds(), history.evaluated(), history.local(["a", "b", "c"])
+    rounds, evaluated, local = history.rounds(), history.evaluated(), history.local(NAMES)
     assert rounds["round"].tolist() == [0, 1, 2, 3] and evaluated["round"].tolist() == [0, 2]
     assert rounds["participants"].tolist() == [0, 2, 3, 1] and rounds["left_out"].tolist() == [0, 1, 2, 0]
     assert rounds["bytes_up"].tolist() == [7, 10, 0, 0] and rounds["bytes_down"].tolist() == [0, 20, 0, 0]
     assert rounds["tau"].tolist() == [2, 2, 3, 3]
     assert np.isnan(rounds["global_accuracy"]).tolist() == [False, True, False, True]
     assert "server_accuracy" not in rounds
-    left_out = history.left_out()
-    assert left_out["round"].tolist() == [1, 2, 2] and left_out["client"].tolist() == [1, 1, 2]
+    left_out = history.left_out(NAMES)
+    assert left_out["round"].tolist() == [1, 2, 2] and list(left_out["client"]) == ["b", "b", "c"]
     assert local["round"].tolist() == [0, 0, 0, 2, 2, 2] and "".join(local["client"]) == "abcabc"
     np.testing.assert_allclose(local["accuracy"], [0.1, 0.2, 0.15, 0.5, 0.6, 0.4])
     np.testing.assert_allclose(local["loss"], [0.1, 0.2, 0.15] * 2)

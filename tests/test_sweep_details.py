@@ -2,14 +2,23 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Event, Outcome, Step, Sweep, Worker
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import run
+from clustpsi.runs.sources import Sources
 from clustpsi.runs.store import RunFolder, Store
 
 TINY = {"num_clients": 4, "comm_rounds": 2, "local_epochs": 1}
+
+
+def identified(values: dict[str, Any]) -> list[Config]:
+    """Runs that know their data."""
+    known, unknown = Sources().identify(grid(TINY | values))
+    assert not unknown
+    return known
 
 
 def contents(folder: RunFolder) -> dict[str, bytes]:
@@ -19,8 +28,8 @@ def contents(folder: RunFolder) -> dict[str, bytes]:
 
 def test_a_worker_with_several_seeds_and_partitions_gives_what_plain_runs_give(tmp_path: Path) -> None:
     """It keeps a cell for the next run: only if that is on the same partition, with the same seed and settings."""
-    runs = grid(TINY | {"seeds_list": "1,2", "similarity": 0, "agg_method": "fedavg,local"})
-    runs += grid(TINY | {"seeds_list": 2, "similarity": 0, "lr": 0.1}) + grid(TINY | {"seeds_list": 2, "similarity": 1})
+    runs = identified({"seeds_list": "1,2", "similarity": 0, "agg_method": "fedavg,local"})
+    runs += identified({"seeds_list": 2, "similarity": 0, "lr": 0.1}) + identified({"seeds_list": 2, "similarity": 1})
     assert len(runs) == 6
     plain, sweep, worker = Store(tmp_path / "plain"), Store(tmp_path / "sweep"), Worker(None)
     for config in runs:
@@ -29,14 +38,14 @@ def test_a_worker_with_several_seeds_and_partitions_gives_what_plain_runs_give(t
 
 
 def test_a_worker_reports_every_round_once(tmp_path: Path) -> None:
-    steps, (config,) = list[Step](), grid(TINY | {"seeds_list": 1})
+    steps, (config,) = list[Step](), identified({"seeds_list": 1})
     Worker(None).execute(config, Store(tmp_path), steps.append)
     assert [(step.round, step.num_rounds) for step in steps] == [(0, 2), (1, 2), (2, 2)]
     assert steps[-1].accuracy == Store(tmp_path).folder(config).summary()["last"]["global_accuracy"]
 
 
 def test_a_run_that_another_process_holds_is_locked_and_not_failed(tmp_path: Path) -> None:
-    store, (config,) = Store(tmp_path), grid(TINY | {"seeds_list": 1})
+    store, (config,) = Store(tmp_path), identified({"seeds_list": 1})
     with store.folder(config).locked():
         outcome = Worker(None).execute(config, store)
     assert outcome.status == "locked" and "another process" in outcome.reason

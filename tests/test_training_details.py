@@ -17,7 +17,7 @@ from clustpsi.federation import Federation
 from clustpsi.methods.base import Deployment
 from clustpsi.models.dense import Logistic
 from clustpsi.models.layers import BatchNorm, Dense, Dropout, Embed
-from clustpsi.orders import Model, NearestModel, Train, TrainPooled
+from clustpsi.orders import Evaluate, Model, NearestModel, Train, TrainPooled
 from clustpsi.streams import Stream, generator
 
 
@@ -182,9 +182,9 @@ def test_a_client_whose_texts_are_all_full_still_tells_its_first_word_from_paddi
 def test_of_classes_that_are_equally_likely_the_first_is_predicted(lanes: int | None) -> None:
     simulator = simulate(federate(noise(6), [0, 0, 0, 1, 0, 2], [1, 1, 1], classes=3), Logistic(3), lanes=lanes)
     indifferent = Model(np.zeros(15, np.float32), np.zeros(0, np.float32))
-    correct, loss = simulator.evaluate(Deployment((indifferent,), np.zeros(3, np.int64)))
-    assert correct.tolist() == [1, 0, 0]
-    np.testing.assert_allclose(loss, np.log(3), rtol=1e-6)
+    found = simulator.serve(Evaluate(np.arange(3), Deployment((indifferent,), np.zeros(3, np.int64))), 1)
+    assert found.correct.sum(axis=1).tolist() == [1, 0, 0]
+    np.testing.assert_allclose(found.loss, np.log(3), rtol=1e-6)
 
 
 def test_of_models_with_the_same_loss_the_first_is_the_nearest() -> None:

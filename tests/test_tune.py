@@ -6,12 +6,11 @@ import struct
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from clustpsi.cli.stopping import Stopped
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
+from clustpsi.exact import read_exact_csv
 from clustpsi.experiments import tune
 from clustpsi.experiments.tune import OWN, TRAINING, Search, search_space
 from clustpsi.federation import build_federation
@@ -113,7 +112,7 @@ def test_a_search_is_ranked_kept_and_gone_on_with(
 
     def interrupted(self: tune.ThisProcess, worker: int, config: Config) -> None:
         if submitted:
-            raise Stopped(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         submitted.append(config)
         submit(self, worker, config)
 
@@ -134,7 +133,7 @@ def test_a_search_is_ranked_kept_and_gone_on_with(
 
     last = [run.summary()["last"]["global_accuracy"] for run in Store(tmp_path) if run.config().agg_method == spec]
     assert best["accuracy"] == pytest.approx(np.mean(last)) and len(last) == 2
-    assert pd.read_csv(report["file"])["accuracy"].tolist() == accuracies
+    assert read_exact_csv(report["file"])["accuracy"].tolist() == accuracies
     assert clustpsi("tune", *given) == 0
     assert len(submitted) == 3
     assert report["best"] in capsys.readouterr().out

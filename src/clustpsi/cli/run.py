@@ -2,8 +2,9 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,29 +103,32 @@ def command(
     settings = {key: value for key, value in options.items() if key in SETTINGS}
     methods = chosen_methods(agg_method, {key: value for key, value in options.items() if key not in SETTINGS})
     seeds = parse_seeds(seeds_list)
-    configs = {
-        (seed, method): Config(**settings, agg_method=method, seed=seed).checked()
-        for seed in seeds
-        for method in methods
-    }
+    first = Config(**settings, agg_method=methods[0], seed=seeds[0])
+    checked = [replace(first, agg_method=method).checked() for method in methods]  # mistakes show before data is loaded
+    for method, count in Counter(config.agg_method for config in checked).items():
+        if count > 1:
+            raise ClustPSIError(f"--agg-method names {method} more than once: name each method once")
 
     # Here, because pandas and JAX take their time to load, and neither --help nor a mistake needs them.
     from clustpsi.features.columns import describe
     from clustpsi.runs.cell import Cells
     from clustpsi.runs.run import run
-    from clustpsi.runs.sources import Sources, identified
+    from clustpsi.runs.sources import Sources, identified, settled
     from clustpsi.runs.store import Store
 
     sources = Sources(data_dir)
-    data = sources.load(next(iter(configs.values())))
+    data = sources.load(checked[0])
     for line in describe(data.columns):
         told.print(printable(line), style="dim")
-    configs = {key: identified(config, data) for key, config in configs.items()}
+    first = settled(first, data, seeds)
+    configs = [
+        identified(replace(first, agg_method=method, seed=seed).checked(), data) for seed in seeds for method in methods
+    ]
     store = Store(output)
     folders: dict[str, list[RunFolder]] = {}
-    with Watcher(told, list(configs.values())) as watcher, Cells.of(sources, workers) as cells:
+    with Watcher(told, configs) as watcher, Cells.of(sources, workers) as cells:
         described = False
-        for config in configs.values():
+        for config in configs:
             folder = store.folder(config)
             folders.setdefault(config.agg_method, []).append(folder)
             without_models = folder.finished and save_models and not (folder / "models.npz").exists()
@@ -141,7 +145,7 @@ def command(
             again = fresh or without_models
             run(config, store, cell=cell, resume=resume, fresh=again, save_models=save_models, watch=watcher.show)
             watcher.end()
-    first = next(iter(configs.values()))
+    first = configs[0]
     rows = [summary_row(method, runs) for method, runs in folders.items()]
     constants = constant_rows(next(iter(folders.values())))
     if as_json:

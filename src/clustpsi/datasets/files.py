@@ -22,6 +22,7 @@ import platformdirs
 
 from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, nearest
+from clustpsi.exact import read_exact_csv
 from clustpsi.features.written import NUMBER
 
 if TYPE_CHECKING:
@@ -212,5 +213,4 @@ def read_csv(path: Path, needed: Iterable[str] = (), **options: Any) -> "pd.Data
     check_header(path, csv_header(path), needed)
     with reading(path, "CSV"), warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header would lose cells
-        table: pd.DataFrame = pd.read_csv(path, index_col=False, encoding="utf-8-sig", low_memory=False, **options)
-        return table
+        return read_exact_csv(path, index_col=False, encoding="utf-8-sig", low_memory=False, **options)

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from clustpsi.datasets.files import Bounded, check_file, check_header, first_line, reading, too_large, unpacked_limit
 from clustpsi.errors import ClustPSIError
+from clustpsi.exact import read_exact_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +167,7 @@ def _read_csv(path: Path, head: bytes, sep: str | None, no_header: bool) -> "pd.
         if not no_header:
             check_header(path, [name.strip() for name in records[0] if name.strip()])
         with _unpacked(path) as file:
-            frame: pd.DataFrame = pd.read_csv(
+            frame = read_exact_csv(
                 file,
                 encoding=encoding,
                 sep=r"\s+" if sep == " " else sep,

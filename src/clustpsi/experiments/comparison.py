@@ -3,6 +3,7 @@
 import itertools
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from clustpsi.runs.cell import Cells
 from clustpsi.runs.config import Config
 from clustpsi.runs.frame import run_row
 from clustpsi.runs.run import run
-from clustpsi.runs.sources import Sources
+from clustpsi.runs.sources import Sources, settled
 from clustpsi.runs.store import Store
 
 
@@ -63,9 +64,11 @@ def compare(
     rows = []
     with tempfile.TemporaryDirectory() as unkept:
         store = Store(Path(unkept if output is None else output))
-        with Cells.of(Sources(data_dir)) as cells:
+        sources, first = Sources(data_dir), Config(**settings)
+        first = settled(first, given or sources.load(first.checked()), seeds)
+        with Cells.of(sources) as cells:
             for seed, method in itertools.product(seeds, methods):
-                config = Config(**settings, agg_method=method, seed=seed).checked()
+                config = replace(first, agg_method=method, seed=seed).checked()
                 folder = run(config, store, cell=cells.open(config, given), resume=True)
                 rows.append(run_row(folder.config(), folder))
     return pd.DataFrame(rows)

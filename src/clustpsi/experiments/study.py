@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from clustpsi import skew
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
+from clustpsi.exact import read_exact_csv
 from clustpsi.experiments.study_axes import (
     CLASS_COUNTS,
     HELD_OUT,
@@ -189,7 +190,7 @@ def draw_partitions(
         if known != described:
             raise ClustPSIError(f"{folder} holds a study with other settings: choose another --output, or add --fresh")
         if drawn:
-            table = pd.read_csv(file)
+            table = read_exact_csv(file)
             rows = [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
     for dataset, sizes in settings.class_counts.items():
         if dataset in drawn:

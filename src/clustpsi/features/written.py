@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustpsi.exact import exact_numbers
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -69,11 +71,9 @@ def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     >>> numbers(["1", "2", "3", "4+"], np.array([9, 9, 9, 1])), numbers(["02139", "?"], np.array([9, 1]))
     (None, None)
     """
-    import pandas as pd
-
     if not _mostly(texts, AFFIXED):
         return None
-    parsed = pd.to_numeric(pd.Series(texts, dtype="str"), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    parsed = exact_numbers(texts)
     values = np.where(np.isfinite(parsed), parsed, np.nan)  # "inf" is a word
     is_plain = ~np.isnan(values)
     others = _matches(AFFIXED, texts, ~is_plain)

@@ -11,6 +11,8 @@ from importlib.resources import files
 
 import pandas as pd
 
+from clustpsi.exact import read_exact_csv
+
 #: The paper's data sets by name, with its titles, in its order.
 DATASETS = {
     "acs_income": "ACSIncome",
@@ -61,7 +63,7 @@ def local_distance() -> pd.DataFrame:
 @cache
 def _read(name: str) -> pd.DataFrame:
     with (files(__name__) / name).open() as file:
-        return pd.read_csv(file, na_values=["any"], keep_default_na=True).fillna({"partitioner": "any"})
+        return read_exact_csv(file, na_values=["any"], keep_default_na=True).fillna({"partitioner": "any"})
 
 
 def _infeasible() -> frozenset[tuple[str, str, float]]:

@@ -17,6 +17,7 @@ from clustpsi.clustering import PSIClustering
 from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.datasets.files import user_path
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
+from clustpsi.exact import read_exact_csv
 from clustpsi.experiments.study import draw_counts
 from clustpsi.experiments.study_axes import LEVELS, MEASURES
 from clustpsi.federation import build_federation
@@ -531,7 +532,7 @@ def _importances(request: Request) -> Drawing:
     """What each measure tells of the level, by model: importance among all measures, above; R2 alone, below."""
     folder = request.study or Path("study")
     try:
-        importances, scores = (pd.read_csv(folder / f"{name}.csv") for name in ("importances", "scores"))
+        importances, scores = (read_exact_csv(folder / f"{name}.csv") for name in ("importances", "scores"))
     except OSError:
         raise ClustPSIError(
             f"{folder} holds no study: make one with clustpsi study metrics --output {folder}"

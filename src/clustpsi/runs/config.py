@@ -15,10 +15,7 @@ from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.limits import LARGEST
 from clustpsi.methods import make_method, method_spec
 from clustpsi.methods.base import check_option, option
-
-# How skewed a partition is where nobody says: strongly.
-LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
-NUM_CLIENTS = 20
+from clustpsi.partition import DEFAULT_CLIENTS, DEFAULT_LEVELS
 
 # Options that came later: where they have their defaults, runs are written as before there were any, and keep their
 # names.
@@ -62,12 +59,14 @@ class Config:
     )
     non_iid_param: float | None = option(
         None,
-        "alpha of the Dirichlet partition (above 0; default 0.1), S of the Similarity partition (0 to 1; default 0.03)",
+        "alpha of the Dirichlet partition (above 0; default 0.1, or more where the data has no such partition), S of "
+        "the Similarity partition (0 to 1; default 0.03)",
         most=1e6,
     )
     num_clients: int | None = option(
         None,
-        f"K, the number of clients (default: {NUM_CLIENTS}; natural clients: all there are)",
+        f"K, the number of clients (default: {DEFAULT_CLIENTS}, or fewer where the data has no such partition; natural "
+        "clients: all there are)",
         least=2,
         most=10_000_000,
     )
@@ -115,9 +114,9 @@ class Config:
                         "--partitioner natural): leave one of them out"
                     )
         elif num_clients is None:
-            num_clients = NUM_CLIENTS
-        if param is None or partitioner not in LEVELS:
-            param = LEVELS.get(partitioner)
+            num_clients = DEFAULT_CLIENTS
+        if param is None or partitioner not in DEFAULT_LEVELS:
+            param = DEFAULT_LEVELS.get(partitioner)
         if partitioner == "dirichlet" and not (param is not None and 0 < param < math.inf):
             raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
         if partitioner == "similarity" and not (param is not None and 0 <= param <= 1):

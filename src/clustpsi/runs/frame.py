@@ -10,6 +10,7 @@ import pandas as pd
 
 from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
+from clustpsi.exact import read_exact_csv
 from clustpsi.runs import infeasible
 from clustpsi.runs.composition import COLUMNS as COMPOSITION
 from clustpsi.runs.composition import composition
@@ -88,7 +89,7 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
         texts = ("label", "client", "text", "drop", "sep", "word_vectors", "content")
-        runs = pd.read_csv(path, dtype=dict.fromkeys(texts, object))
+        runs = read_exact_csv(path, dtype=dict.fromkeys(texts, object))
     except (ValueError, OSError) as error:
         raise ClustPSIError(f"{path} is not a CSV of runs: {error}") from None
     for column in ("format", "status", *SETTINGS, "last_global_accuracy"):

@@ -5,7 +5,7 @@ same hash, and every change of the data to another one.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from clustpsi.datasets import Dataset, data_folder, is_file_name, load_dataset
 from clustpsi.datasets.files import is_there, reading, user_path
 from clustpsi.errors import ClustPSIError
+from clustpsi.federation import workable
 from clustpsi.runs.config import Config
 
 
@@ -55,6 +56,16 @@ class Sources:
         folder = data_folder(self.data_dir) / config.dataset
         files = sorted(path for path in folder.rglob("*") if path.is_file() and ".clustpsi" not in path.parts)
         return folder, [(path, path.stat().st_size, path.stat().st_mtime_ns, path.stat().st_ino) for path in files]
+
+
+def settled(config: Config, dataset: Dataset, seeds: Sequence[int]) -> Config:
+    """A run with a partition that exists for its data and for all seeds, as far as the user has left that open."""
+    partitioner = config.checked().partitioner
+    if partitioner in (None, "natural") or None not in (config.non_iid_param, config.num_clients):
+        return config
+    assert partitioner is not None
+    level, clients = workable(dataset, partitioner, seeds, config.non_iid_param, config.num_clients, config.split)
+    return replace(config, non_iid_param=level, num_clients=clients)
 
 
 def identified(config: Config, dataset: Dataset) -> Config:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from clustpsi import skew
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores
+from clustpsi.exact import read_exact_csv
 from clustpsi.files import is_unfinished, make_folder, write_atomically, writing
 from clustpsi.methods.base import State
 from clustpsi.orders import Deployment, Model
@@ -291,7 +292,7 @@ class RunFolder:
 
     def _read_csv(self, name: str) -> pd.DataFrame:
         try:
-            return pd.read_csv(self / name)
+            return read_exact_csv(self / name)
         except (OSError, ValueError) as error:
             raise ClustPSIError(f"{self.path} is damaged: its {name} cannot be read ({error})") from None
 
