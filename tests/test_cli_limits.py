@@ -91,9 +91,40 @@ def test_finding_33_a_grid_of_the_wrong_kind_is_refused(
     assert sentence in shown.err + shown.out and not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        (PermissionError(13, "Permission denied", "runs/[/b]"), "cannot use runs/[/b]: Permission denied"),
+        (MemoryError(), "there is not enough memory for this: take fewer clients, epochs or workers"),
+    ],
+)
+def test_finding_33_what_the_system_refuses_is_a_sentence(
+    problem: Exception,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr("clustpsi.runs.store.Store.folder", refuse)
+    assert clustpsi("run", *QUICK, "--output", str(tmp_path)) == 2
+    assert capsys.readouterr().err.startswith(f"error: {sentence}")
+
+
 def test_a_batch_never_takes_more_memory_than_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert clustpsi("run", *QUICK, "--batch-size", "1000000000", "--output", str(tmp_path), "--json") == 0
     assert '"batch_size": 1000000000' in capsys.readouterr().out
+
+
+def test_finding_33_epochs_that_do_not_fit_leave_no_run_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(limits, "memory", lambda: 100_000_000)
+    assert clustpsi("run", *QUICK, "--local-epochs", "1000000", "--output", str(tmp_path)) == 2
+    assert "1,000,000 epochs over the" in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.glob("digits*"))
 
 
 def test_orders_of_visits_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +132,8 @@ def test_orders_of_visits_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     check_visits(1_000, 1_000, "the largest client")
     with pytest.raises(ClustPSIError, match="1,001 epochs over the 1,000 training rows of the largest client"):
         check_visits(1_000, 1_001, "the largest client")
+    with pytest.raises(ClustPSIError, match=r"\(0 GB\)"):
+        check_visits(1_000, 501, "the largest client", at_once=2)
     monkeypatch.setattr(limits, "memory", lambda: None)
     check_visits(2**31 - 1, 1, "all clients together")
     with pytest.raises(ClustPSIError, match="of all clients together"):
