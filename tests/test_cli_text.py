@@ -200,6 +200,17 @@ def test_warnings_are_notes_unless_quiet(
     assert capsys.readouterr().err == ""
 
 
+def test_notes_of_other_processes_are_notes_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["n,kind,site", *rows, "1,a,alone", ""]))
+    given = ["sweep", "--dataset", str(tmp_path / "t.csv"), "--label", "kind", "--client", "site", "--workers", "1"]
+    given += ["--comm-rounds", "1", "--agg-method", "fedavg", "--output", str(tmp_path / "runs")]
+    assert clustpsi(*given, "--seeds-list", "0,1") == 0
+    told = capsys.readouterr().err
+    assert told.startswith("note: 1 of 4 natural clients of t.csv") and told.count("natural clients") == 1
+    assert "Warning" not in told
+
+
 # --------------------------------------------------------------------------------------------------------- diagnose
 
 

@@ -12,6 +12,7 @@ import multiprocessing.resource_tracker
 import signal
 import time
 import traceback
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from clustpsi.errors import ClustPSIError, InfeasiblePartition
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, InfeasiblePartition
 from clustpsi.files import make_folder, write_atomically
 from clustpsi.runs import infeasible
 from clustpsi.runs.config import FORMAT, Config
@@ -52,7 +53,14 @@ class Outcome:
     details: str = ""
 
 
-Event = Step | Outcome
+@dataclass(frozen=True)
+class Note:
+    """A warning of a worker process, which this process gives instead."""
+
+    text: str
+
+
+Event = Step | Note | Outcome
 
 
 class Pool(Protocol):
@@ -167,6 +175,15 @@ def _sigint_blocked() -> Iterator[None]:
 def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: Path | None) -> None:
     """A worker process: runs in, events out, until the sweep is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what it means
+    shown = warnings.showwarning
+
+    def forward(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, ClustPSIWarning):
+            pipe.send(Note(str(message)))
+        else:
+            shown(message, category, *place, **more)
+
+    warnings.showwarning = forward
     worker = Worker(data_dir)
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -312,6 +329,9 @@ class Sweep:
                 self._pending.setdefault(_cell(config), []).append(config)
 
     def _handle(self, worker: int, event: Event) -> None:
+        if isinstance(event, Note):
+            warnings.warn(event.text, ClustPSIWarning, stacklevel=2)
+            return
         if isinstance(event, Step):
             self.running[worker].step = event
             return
