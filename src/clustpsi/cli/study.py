@@ -66,6 +66,7 @@ def metrics(
         study_partitions,
     )
 
+    told = notes(quiet)
     chosen, compared, names = texts("--models", models), texts("--measures", measures), texts("--dataset", dataset)
     study.check_analysis(chosen, compared, held_out, len(names))
     settings = study_partitions.StudySettings(
@@ -75,7 +76,6 @@ def metrics(
         numbers("--similarities", similarities, float),
         seeds,
     )
-    told = notes(quiet)
     with told.status("") as status:
         partitions = study_partitions.draw_partitions(
             settings, output, fresh=fresh, watch=lambda name: status.update(Text(f"partitions of {printable(name)}"))

@@ -85,6 +85,7 @@ def command(
     A stopped sweep goes on where it was: the same command again computes only what is not finished.  The exit code is 1
     if a run failed; failed runs are tried again the next time.
     """
+    told = notes(quiet)
     if paper and file is not None:
         raise ClustPSIError("--paper is a grid and so is --grid: give one of them")
     axes = {"dataset": dataset, "dirichlet": dirichlet, "similarity": similarity, "partitioner": partitioner}
@@ -112,7 +113,6 @@ def command(
         missing = f"; {len(unknown)} of them lack their data: {next(iter(unknown.values()))}" if unknown else ""
         print(printable(f"{_sentence(sweep)}{missing}"))
         return
-    told = notes(quiet)
     started = time.monotonic()
     try:
         if sweep.num_pending or sweep.elsewhere or unknown:
@@ -265,7 +265,7 @@ class _View:
 def _name(config: Config) -> str:
     level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
     clients = "" if config.num_clients is None else f", {counted(config.num_clients, 'client')}"
-    return f"{config.dataset}, {config.partitioner}{level}{clients}, {config.agg_method}, seed {config.seed}"
+    return f"{Path(config.dataset).name}, {config.partitioner}{level}{clients}, {config.agg_method}, seed {config.seed}"
 
 
 def _clock(seconds: float) -> str:

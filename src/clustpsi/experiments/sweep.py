@@ -7,6 +7,7 @@ So a sweep needs no state of its own, several may share a store, and a killed on
 import contextlib
 import json
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clustpsi.errors import ClustPSIError
-from clustpsi.experiments.workers import Event, Outcome, Pool, Step
+from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.experiments.workers import Event, Note, Outcome, Pool, Step
 from clustpsi.files import make_folder, write_atomically
 from clustpsi.runs import infeasible
 from clustpsi.runs.config import FORMAT, Config
@@ -164,6 +165,9 @@ class Sweep:
                 self._pending.setdefault(_cell(config), []).append(config)
 
     def _handle(self, worker: int, event: Event) -> None:
+        if isinstance(event, Note):
+            warnings.warn(event.text, ClustPSIWarning, stacklevel=2)
+            return
         if isinstance(event, Step):
             self.running[worker].step = event
             return

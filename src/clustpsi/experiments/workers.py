@@ -7,12 +7,13 @@ import multiprocessing.resource_tracker
 import signal
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from clustpsi.errors import ClustPSIError, InfeasiblePartition
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, InfeasiblePartition
 from clustpsi.runs.config import Config
 from clustpsi.runs.sources import Sources
 from clustpsi.runs.store import RunLocked, Store
@@ -39,7 +40,14 @@ class Outcome:
     details: str = ""
 
 
-Event = Step | Outcome
+@dataclass(frozen=True)
+class Note:
+    """A warning of a worker process, which this process gives instead."""
+
+    text: str
+
+
+Event = Step | Note | Outcome
 
 
 class Pool(Protocol):
@@ -154,6 +162,15 @@ def _sigint_blocked() -> Iterator[None]:
 def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: Path | None) -> None:
     """A worker process: runs in, events out, until the sweep is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what it means
+    shown = warnings.showwarning
+
+    def forward(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, ClustPSIWarning):
+            pipe.send(Note(str(message)))
+        else:
+            shown(message, category, *place, **more)
+
+    warnings.showwarning = forward
     worker = Worker(data_dir)
     with contextlib.suppress(EOFError, OSError):
         while True:
