@@ -965,6 +965,7 @@ faults(
         "and path.is_file()]",
         'and path.name != "checkpoint.npz"]',
     ),
+    ("store-strangers-files-go-too", "path.suffix in SUFFIXES and ", ""),
     ("results-log-prior-not-saved", 'arrays["log_prior"] = deployment.log_prior', "pass"),
     (
         "results-last-of-equals-is-best",
@@ -997,7 +998,6 @@ faults(
         "            lock.release()\n",
         "            lock.release()\n            self._lock_file.unlink(missing_ok=True)\n",
     ),
-    ("store-strangers-files-go-too", "path.suffix in SUFFIXES and ", ""),
     ("store-left-overs-stay", "            self._remove_left_overs()\n", ""),
 )
 faults(
