@@ -1,12 +1,14 @@
 """Federations small enough for tests, and the command line."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
 from clustpsi.cli import main
+from clustpsi.cli.stopping import SIGNALS
 from clustpsi.datasets.base import Dataset
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
@@ -19,8 +21,13 @@ if os.environ.get("CI"):
 
 def clustpsi(*arguments: str) -> int:
     """Run the command line; its exit code."""
-    with pytest.raises(SystemExit) as stopped:
-        main(list(arguments))
+    handlers = {each: signal.getsignal(each) for each in SIGNALS}
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main(list(arguments))
+    finally:  # a process that was stopped is about to end and leaves its handlers behind; this one goes on
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
     return int(stopped.value.code or 0)
 
 

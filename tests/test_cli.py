@@ -79,6 +79,7 @@ MISTAKES = [
     (["--agg-method", "clust_psi_pfl:tau_clusters=two"], "tau_clusters must be a whole number, not 'two'"),
     (["--agg-method", "clust_psi_pfl:inner=local"], "unknown single-model method 'local'"),
     (["--agg-method", ","], "--agg-method is empty"),
+    (["--agg-method", "fedprox,local,fedprox:mu=0.01"], "--agg-method names fedprox more than once"),
     (
         ["--psi-features", "sgined", "--agg-method", "clust_psi_pfl"],
         "psi_features must be one of psi, signed, not 'sgined'",
@@ -91,6 +92,7 @@ MISTAKES = [
     (["--optimizer", "adamw"], "--optimizer must be one of adam, sgd"),
     (["--resume", "--fresh"], "give one of them"),
     (["--dataset", "absent.csv", "--label", "y"], "absent.csv"),
+    (["--dataset", str(ROOT / "docs"), "--label", "y"], "docs is a folder"),
 ]
 
 

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
-from clustpsi.experiments import study
+from clustpsi.experiments import study, study_partitions
 from clustpsi.methods import method_types
 from clustpsi.report import figures, style
 from clustpsi.report.figures import FIGURES, Request, draw
@@ -65,8 +65,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     sizes = {"a": (700, 500, 300), "b": (400, 400)}
-    small = study.StudySettings(sizes, num_clients=(5,), alphas=(10, 0.5), similarities=(1, 0), seeds=8)
-    study.analyse(study.draw_partitions(small, folder), models=("svm", "tree")).write(folder)
+    small = study_partitions.StudySettings(sizes, num_clients=(5,), alphas=(10, 0.5), similarities=(1, 0), seeds=8)
+    study.analyse(study_partitions.draw_partitions(small, folder), models=("svm", "tree")).write(folder)
     return folder
 
 
@@ -344,7 +344,7 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
 
 
 def test_infeasible_levels_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "dirichlet_counts", partial(study.dirichlet_counts, max_passes=10))
+    monkeypatch.setattr(study_partitions, "dirichlet_counts", partial(study_partitions.dirichlet_counts, max_passes=10))
     drawing = draw("skew-dirichlet", Request(num_clients=(60,), alphas=(0.01, 50.0), seeds=(1,)))
     assert drawing.data["level"].tolist() == [50.0]
     assert drawing.notes == ["left out, because infeasible: Dirichlet 0.01 with 60 clients"]

@@ -271,12 +271,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 def _patch(patch: pytest.MonkeyPatch) -> None:
     """No other processes, no network, no waiting."""
     from clustpsi.datasets import download
-    from clustpsi.experiments import sweep, tune
+    from clustpsi.experiments import workers
 
     def unreachable(*_: Any, **__: Any) -> Any:
         raise urllib.error.URLError("no network")
 
-    patch.setattr(sweep, "Processes", lambda size, store, data_dir: tune.ThisProcess(store, data_dir))
+    patch.setattr(workers, "Processes", lambda size, store, data_dir: workers.ThisProcess(store, data_dir))
     patch.setattr(download.urllib.request, "urlopen", unreachable)
     patch.setattr(download, "PAUSE", 0)
     patch.setenv("COLUMNS", "100")
@@ -305,7 +305,7 @@ def limited(arguments: list[str]) -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise TooLong(f"more than {SECONDS} seconds: {arguments}")
 
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield
         return
     before = signal.signal(signal.SIGALRM, ring)

@@ -22,7 +22,7 @@ import clustpsi.runs.run
 from clustpsi.datasets import load_dataset
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Sweep
-from clustpsi.experiments.tune import ThisProcess
+from clustpsi.experiments.workers import ThisProcess
 from clustpsi.files import is_unfinished
 from clustpsi.runs.cell import open_cell
 from clustpsi.runs.config import Config

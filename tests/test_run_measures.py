@@ -14,7 +14,7 @@ from clustpsi.clustering import PSIClustering
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import Scores
-from clustpsi.experiments.sweep import Worker
+from clustpsi.experiments.workers import Worker
 from clustpsi.methods.fedavgm import FedAvgM
 from clustpsi.orders import Ledger
 from clustpsi.runs.cell import Cell, open_cell, open_federation

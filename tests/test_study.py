@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from clustpsi import partition, skew
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
-from clustpsi.experiments import study
+from clustpsi.experiments import study, study_axes, study_partitions
 from conftest import clustpsi
 
 SIZES = (700, 500, 300)
 LABELS = np.repeat(np.arange(3), SIZES)
-SMALL = study.StudySettings(
+SMALL = study_partitions.StudySettings(
     {"a": SIZES, "b": (400, 400)}, num_clients=(5, 8), alphas=(10, 0.5), similarities=(1, 0), seeds=4
 )
 
@@ -31,14 +31,14 @@ def assert_same_distribution(on_counts: list[np.ndarray], on_rows: list[np.ndarr
 
 @pytest.mark.parametrize("alpha", [0.15, 0.5, 20.0])
 def test_dirichlet_on_counts_is_distributed_as_on_rows(alpha: float) -> None:
-    on_counts = [study.dirichlet_counts(SIZES, 8, alpha, np.random.default_rng(i)) for i in range(300)]
+    on_counts = [study_partitions.dirichlet_counts(SIZES, 8, alpha, np.random.default_rng(i)) for i in range(300)]
     rows = [partition.dirichlet(LABELS, 8, alpha, seed) for seed in range(150)]
     assert_same_distribution(on_counts, [partition.label_counts(clients, LABELS, 3) for clients in rows])
 
 
 @pytest.mark.parametrize("s", [0.05, 0.4, 1.0])
 def test_similarity_on_counts_is_distributed_as_on_rows(s: float) -> None:
-    on_counts = [study.similarity_counts(SIZES, 8, s, np.random.default_rng(i)) for i in range(300)]
+    on_counts = [study_partitions.similarity_counts(SIZES, 8, s, np.random.default_rng(i)) for i in range(300)]
     rows = [partition.similarity(LABELS, 8, s, seed) for seed in range(300)]
     assert_same_distribution(on_counts, [partition.label_counts(clients, LABELS, 3) for clients in rows])
 
@@ -56,43 +56,43 @@ def test_counts_have_the_sizes_of_a_partition_of_rows(sizes: list[int], num_clie
         clients = partition.similarity(labels, num_clients, s, seed=1)
     except InfeasiblePartition:
         with pytest.raises(InfeasiblePartition, match="too few"):
-            study.similarity_counts(sizes, num_clients, s, np.random.default_rng(1))
+            study_partitions.similarity_counts(sizes, num_clients, s, np.random.default_rng(1))
         return
-    counts = study.similarity_counts(sizes, num_clients, s, np.random.default_rng(1))
+    counts = study_partitions.similarity_counts(sizes, num_clients, s, np.random.default_rng(1))
     assert (counts >= 0).all() and (counts.sum(axis=0) <= sizes).all()
     assert counts.sum(axis=1).tolist() == [len(rows) for rows in clients]
     if s == 0:
         assert counts.tolist() == partition.label_counts(clients, labels, len(sizes)).tolist()
-    spread = study.dirichlet_counts(sizes, num_clients, 5.0, np.random.default_rng(1), min_samples=1)
+    spread = study_partitions.dirichlet_counts(sizes, num_clients, 5.0, np.random.default_rng(1), min_samples=1)
     assert spread.sum(axis=0).tolist() == sizes and spread.sum(axis=1).min() >= 1
 
 
 def test_partitions_that_cannot_be_are_refused() -> None:
     with pytest.raises(InfeasiblePartition, match="in 50 passes"):
-        study.dirichlet_counts([1000, 1000], 90, 0.01, np.random.default_rng(0), max_passes=50)
+        study_partitions.dirichlet_counts([1000, 1000], 90, 0.01, np.random.default_rng(0), max_passes=50)
     with pytest.raises(InfeasiblePartition, match="10 samples in 0 passes"):
-        study.dirichlet_counts([10, 10], 5, 1.0, np.random.default_rng(0))
+        study_partitions.dirichlet_counts([10, 10], 5, 1.0, np.random.default_rng(0))
     with pytest.raises(InfeasiblePartition, match="too few"):
-        study.similarity_counts([2, 1], 9, 0.5, np.random.default_rng(0))
+        study_partitions.similarity_counts([2, 1], 9, 0.5, np.random.default_rng(0))
 
 
 def test_an_infeasible_cell_is_left_out_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = study.draw_counts
+    draw = study_partitions.draw_counts
 
     def sometimes(dataset: str, *where: object) -> np.ndarray:
         if (dataset, *where[1:]) == ("a", "dirichlet", 8, 0.5, 2):
             raise InfeasiblePartition("not this one")
         return draw(dataset, *where)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(study, "draw_counts", sometimes)
-    found = study.draw_partitions(SMALL, tmp_path)
+    monkeypatch.setattr(study_partitions, "draw_counts", sometimes)
+    found = study_partitions.draw_partitions(SMALL, tmp_path)
     assert len(found) == 2 * 2 * 4 * 4 - 4
     cells = found.groupby(["dataset", "protocol", "num_clients", "level"])["seed"].count()
     assert (cells == 4).all() and ("a", "dirichlet", 8, 0.5) not in cells.index
 
 
 def test_what_is_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = study.draw_counts
+    draw = study_partitions.draw_counts
     drawn: list[str] = []
 
     def until_b(dataset: str, *where: object) -> np.ndarray:
@@ -100,20 +100,22 @@ def test_what_is_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.Mo
             raise KeyboardInterrupt
         return draw(dataset, *where)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(study, "draw_counts", until_b)
+    monkeypatch.setattr(study_partitions, "draw_counts", until_b)
     with pytest.raises(KeyboardInterrupt):
-        study.draw_partitions(SMALL, tmp_path)
-    monkeypatch.setattr(study, "draw_counts", lambda *where: drawn.append(where[0]) or draw(*where))
-    resumed = study.draw_partitions(SMALL, tmp_path)
+        study_partitions.draw_partitions(SMALL, tmp_path)
+    monkeypatch.setattr(study_partitions, "draw_counts", lambda *where: drawn.append(where[0]) or draw(*where))
+    resumed = study_partitions.draw_partitions(SMALL, tmp_path)
     assert set(drawn) == {"b"}
-    pd.testing.assert_frame_equal(resumed, study.draw_partitions(SMALL, tmp_path / "other"), check_exact=True)
+    pd.testing.assert_frame_equal(
+        resumed, study_partitions.draw_partitions(SMALL, tmp_path / "other"), check_exact=True
+    )
     drawn.clear()
-    study.draw_partitions(SMALL, tmp_path)
+    study_partitions.draw_partitions(SMALL, tmp_path)
     assert not drawn
-    other = study.StudySettings({"a": SIZES}, num_clients=(5,), alphas=(1, 2), seeds=4)
+    other = study_partitions.StudySettings({"a": SIZES}, num_clients=(5,), alphas=(1, 2), seeds=4)
     with pytest.raises(ClustPSIError, match="other settings"):
-        study.draw_partitions(other, tmp_path)
-    study.draw_partitions(other, tmp_path, fresh=True)
+        study_partitions.draw_partitions(other, tmp_path)
+    study_partitions.draw_partitions(other, tmp_path, fresh=True)
     assert set(drawn) == {"a"}
 
 
@@ -210,7 +212,7 @@ def test_finding_35_bad_input_is_one_sentence_before_any_work(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(study, "draw_counts", lambda *_: pytest.fail("a partition was drawn"))
+    monkeypatch.setattr(study_partitions, "draw_counts", lambda *_: pytest.fail("a partition was drawn"))
     given = ["--dataset", "digits", "--models", "tree", *options, "--output", str(tmp_path / "study")]
     assert clustpsi("study", "metrics", *given) == 2
     error = capsys.readouterr().err
@@ -226,7 +228,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, capsys: py
 
 
 def test_the_papers_levels_are_among_the_eleven() -> None:
-    assert {50, 0.7, 0.3, 0.2, 0.09, 0.05} < set(study.LEVELS["dirichlet"])
-    assert {1, 0.03, 0} < set(study.LEVELS["similarity"])
-    assert all(len(levels) == 11 for levels in study.LEVELS.values())
-    assert sum(study.CLASS_COUNTS["amazon_reviews"]) == 50_000
+    assert {50, 0.7, 0.3, 0.2, 0.09, 0.05} < set(study_axes.LEVELS["dirichlet"])
+    assert {1, 0.03, 0} < set(study_axes.LEVELS["similarity"])
+    assert all(len(levels) == 11 for levels in study_axes.LEVELS.values())
+    assert sum(study_axes.CLASS_COUNTS["amazon_reviews"]) == 50_000

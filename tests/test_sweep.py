@@ -16,7 +16,8 @@ from clustpsi.cli import main
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.grid import grid, paper_grid, read_grids
 from clustpsi.experiments.ray_backend import RayWorkers, pack, unpack
-from clustpsi.experiments.sweep import Event, Outcome, Processes, Step, Sweep, Worker
+from clustpsi.experiments.sweep import Sweep
+from clustpsi.experiments.workers import Event, Outcome, Processes, Step, Worker
 from clustpsi.runs import infeasible
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import run

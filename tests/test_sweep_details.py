@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from clustpsi.experiments.grid import grid
-from clustpsi.experiments.sweep import Event, Outcome, Step, Sweep, Worker
+from clustpsi.experiments.sweep import Sweep
+from clustpsi.experiments.workers import Event, Outcome, Step, Worker
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import run
 from clustpsi.runs.sources import Sources

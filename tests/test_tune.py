@@ -11,7 +11,7 @@ import pytest
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.exact import read_exact_csv
-from clustpsi.experiments import tune
+from clustpsi.experiments import workers
 from clustpsi.experiments.tune import OWN, TRAINING, Search, search_space
 from clustpsi.federation import build_federation
 from clustpsi.methods import method_types, parameters_of
@@ -108,19 +108,19 @@ def test_a_search_is_ranked_kept_and_gone_on_with(
     given = ["--agg-method", "fedprox", *QUICK, *FEW, "--seeds-list", "1,2", "--output", str(tmp_path)]
     given += ["--grid", "mu=0.5,0.01"]
     submitted = []
-    submit = tune.ThisProcess.submit
+    submit = workers.ThisProcess.submit
 
-    def interrupted(self: tune.ThisProcess, worker: int, config: Config) -> None:
+    def interrupted(self: workers.ThisProcess, worker: int, config: Config) -> None:
         if submitted:
             signal.raise_signal(signal.SIGINT)
         submitted.append(config)
         submit(self, worker, config)
 
-    monkeypatch.setattr(tune.ThisProcess, "submit", interrupted)
+    monkeypatch.setattr(workers.ThisProcess, "submit", interrupted)
     assert clustpsi("tune", *given) == 130
     assert "stopped (1 of 4 runs" in capsys.readouterr().err
     submitted.clear()
-    monkeypatch.setattr(tune.ThisProcess, "submit", lambda *call: submitted.append(call[2]) or submit(*call))
+    monkeypatch.setattr(workers.ThisProcess, "submit", lambda *call: submitted.append(call[2]) or submit(*call))
     assert clustpsi("tune", *given, "--json") == 0
     assert len(submitted) == 4 - 1
     report = json.loads(capsys.readouterr().out)

@@ -609,7 +609,7 @@ faults(
         "a run with a client column is on natural clients in any case",
     ),
     ("grid-centralized-leaves-natural", 'base.client is None and partitioner != "natural"', "base.client is None"),
-    ("grid-centralized-on-every-partition", '.name == "centralized"', '.name == "central"'),
+    ("grid-centralized-on-every-partition", "make_method(method).is_centralized", "False"),
     ("grid-centralized-fewest-clients", "most_clients = max(", "most_clients = min("),
     (
         "grid-seeds-vary-fast",
@@ -1018,7 +1018,7 @@ faults(
     ("files-standard-output-overwritten", '"ab" if target.is_file() else "wb"', '"wb"'),
 )
 faults(
-    "experiments/sweep.py",
+    "experiments/workers.py",
     "tests/test_sweep_details.py tests/test_sweep.py -k not killed and not ray",
     ("sweep-locked-is-failed", 'return Outcome("locked", str(error))', 'return Outcome("failed", str(error))'),
     (
@@ -1027,11 +1027,15 @@ faults(
         'except ClustPSIError as error:\n            return Outcome("locked"',
     ),
     ("sweep-data-elsewhere", "Sources(self._data_dir)", "Sources(None)"),
+    ("sweep-reports-within-rounds", "and progress.part == 0:", ":"),
+)
+faults(
+    "experiments/sweep.py",
+    "tests/test_sweep_details.py tests/test_sweep.py -k not killed and not ray",
     ("sweep-computed-counts-failures", 'self.computed += event.status == "finished"', "self.computed += 1"),
     ("sweep-one-attempt", "ATTEMPTS = 2", "ATTEMPTS = 1"),
     ("sweep-infeasible-is-not-remembered", "infeasible.record(self.store, config, outcome.reason)", "pass"),
     ("sweep-notes-of-failures-stay", "note.unlink(missing_ok=True)", "pass"),
-    ("sweep-reports-within-rounds", "and progress.part == 0:", ":"),
     ("sweep-pace-of-all-rounds", "/ config.comm_rounds\n", "\n"),
     (
         "sweep-workers-hop-between-cells",

@@ -59,6 +59,7 @@ def command(
     from clustpsi.report import figures  # here, because --help needs neither SciPy nor scikit-learn
     from clustpsi.runs.frame import parse_filters
 
+    told = notes(quiet)
     if name is None:
         table = Table("figure", "made from", "shows")
         for key, kind in figures.FIGURES.items():
@@ -80,7 +81,6 @@ def command(
         study=study,
     )
     figures.check_request(name, request, path)
-    told = notes(quiet)
     with told.status(f"drawing {name}"):
         drawing = figures.draw(name, request)
     data = drawing.write(path)

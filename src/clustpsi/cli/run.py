@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import timedelta
@@ -95,6 +96,7 @@ def command(
 
     Without options: FedAvg, local training and Clust-PSI-PFL on scikit-learn's digits, in less than a minute.
     """
+    told = notes(quiet)
     if resume and fresh:
         raise ClustPSIError("--resume goes on with a run and --fresh starts it again: give one of them")
     columns = (*ALWAYS, *_more_scores(scores))
@@ -103,8 +105,11 @@ def command(
     seeds = parse_seeds(seeds_list)
     first = Config(**settings, agg_method=methods[0], seed=seeds[0])
     checked = [replace(first, agg_method=method).checked() for method in methods]  # mistakes show before data is loaded
+    for method, count in Counter(config.agg_method for config in checked).items():
+        if count > 1:
+            raise ClustPSIError(f"--agg-method names {method} more than once: name each method once")
 
-    # Here, because pandas and JAX take their time to load, and --help needs neither.
+    # Here, because pandas and JAX take their time to load, and neither --help nor a mistake needs them.
     from clustpsi.features.columns import describe
     from clustpsi.runs.cell import Cells
     from clustpsi.runs.run import run
@@ -113,7 +118,6 @@ def command(
 
     sources = Sources(data_dir)
     data = sources.load(checked[0])
-    told = notes(quiet)
     for line in describe(data.columns):
         told.print(printable(line), style="dim")
     first = settled(first, data, seeds)
@@ -298,7 +302,7 @@ def summary_table(
     rounds = counted(config.comm_rounds, "round")
     over = f"mean ± standard deviation over {num_seeds} seeds" if num_seeds > 1 else "one seed"
     table = Table(
-        title=f"{config.dataset}, {clients}, {rounds}, WPSI {rows[0]['wpsi']['mean']:.2f}",
+        title=f"{Path(config.dataset).name}, {clients}, {rounds}, WPSI {rows[0]['wpsi']['mean']:.2f}",
         caption=f"round {config.comm_rounds}, {over}\n"
         "AD, SDAD: distance of clients from accuracy 1, less is better\n"
         "MB: sent both ways; s: seconds without compiling",

@@ -79,6 +79,14 @@ def _end(number: int, frame: FrameType | None) -> None:
 def _again(stopped: Stopped) -> None:
     """Raised where Python cannot pass it on (JAX has a callback in the garbage collector), it is raised once more."""
     _handle(_stop)
-    timer = threading.Timer(AGAIN, signal.raise_signal, (stopped.number,))
+    timer = threading.Timer(AGAIN, _send, (stopped.number,))
     timer.daemon = True
     timer.start()
+
+
+def _send(number: int) -> None:
+    """To the main thread, which may be waiting for something."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+    else:  # Windows
+        signal.raise_signal(number)

@@ -61,20 +61,23 @@ def metrics(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Predict alpha and S from the measures of thousands of partitions, and rank the measures."""
-    from clustpsi.experiments import study  # here, because pandas takes its time to load, and --help does not need it
+    from clustpsi.experiments import (  # here, because pandas takes its time to load, and --help does not need it
+        study,
+        study_partitions,
+    )
 
+    told = notes(quiet)
     chosen, compared, names = texts("--models", models), texts("--measures", measures), texts("--dataset", dataset)
     study.check_analysis(chosen, compared, held_out, len(names))
-    settings = study.StudySettings(
-        {name: study.class_counts(name, data_dir) for name in names},
+    settings = study_partitions.StudySettings(
+        {name: study_partitions.class_counts(name, data_dir) for name in names},
         numbers("--num-clients", num_clients, int),
         numbers("--alphas", alphas, float),
         numbers("--similarities", similarities, float),
         seeds,
     )
-    told = notes(quiet)
     with told.status("") as status:
-        partitions = study.draw_partitions(
+        partitions = study_partitions.draw_partitions(
             settings, output, fresh=fresh, watch=lambda name: status.update(Text(f"partitions of {printable(name)}"))
         )
         found = study.analyse(

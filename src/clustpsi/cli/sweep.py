@@ -32,7 +32,8 @@ from clustpsi.runs.config import Config
 
 if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
     from clustpsi.experiments.ray_backend import RayWorkers
-    from clustpsi.experiments.sweep import Outcome, Processes, Sweep
+    from clustpsi.experiments.sweep import Sweep
+    from clustpsi.experiments.workers import Outcome, Processes
     from clustpsi.runs.store import Store
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
@@ -84,6 +85,7 @@ def command(
     A stopped sweep goes on where it was: the same command again computes only what is not finished.  The exit code is 1
     if a run failed; failed runs are tried again the next time.
     """
+    told = notes(quiet)
     if paper and file is not None:
         raise ClustPSIError("--paper is a grid and so is --grid: give one of them")
     axes = {"dataset": dataset, "dirichlet": dirichlet, "similarity": similarity, "partitioner": partitioner}
@@ -111,7 +113,6 @@ def command(
         missing = f"; {len(unknown)} of them lack their data: {next(iter(unknown.values()))}" if unknown else ""
         print(printable(f"{_sentence(sweep)}{missing}"))
         return
-    told = notes(quiet)
     started = time.monotonic()
     try:
         if sweep.num_pending or sweep.elsewhere or unknown:
@@ -171,7 +172,7 @@ def _processes(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "P
         from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
 
         workers = cpu_count()
-    from clustpsi.experiments.sweep import Processes
+    from clustpsi.experiments.workers import Processes
 
     return Processes(min(workers, max(1, sweep.num_pending + len(sweep.elsewhere))), sweep.store, data_dir)
 
@@ -264,7 +265,7 @@ class _View:
 def _name(config: Config) -> str:
     level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
     clients = "" if config.num_clients is None else f", {counted(config.num_clients, 'client')}"
-    return f"{config.dataset}, {config.partitioner}{level}{clients}, {config.agg_method}, seed {config.seed}"
+    return f"{Path(config.dataset).name}, {config.partitioner}{level}{clients}, {config.agg_method}, seed {config.seed}"
 
 
 def _clock(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """``clustpsi tune``: the paper's grid search, on validation data."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,8 @@ from clustpsi.experiments.hyperparameters import TRAINING
 from clustpsi.printing import console, counted, print_table, printable
 
 if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
-    from clustpsi.experiments.sweep import Pool, Sweep
+    from clustpsi.experiments.sweep import Sweep
+    from clustpsi.experiments.workers import Pool
 
 SHOWN = 10  # combinations in the terminal; the CSV and --json have them all
 
@@ -59,6 +61,7 @@ def command(
     from clustpsi.experiments.tune import Search
     from clustpsi.runs.store import Store
 
+    told = notes(quiet)
     search = Search.of(agg_method, _changes(grid or []), settings | {"seeds_list": parse_seeds(seeds_list)})
     search = search.identified(data_dir)
     store = Store(output)
@@ -69,7 +72,6 @@ def command(
     if dry_run:
         print(f"{counted(len(search.configs), 'run')}, {sweep.num_pending} of them to be computed")
         return
-    told = notes(quiet)
     if sweep.num_pending or sweep.elsewhere:
         try:
             with told.status("") as status:
@@ -97,7 +99,7 @@ def command(
         return
     table = Table(
         *search.space,
-        title=f"{agg_method} on {search.configs[0].dataset}: {counted(len(rows), 'combination')}",
+        title=f"{agg_method} on {Path(search.configs[0].dataset).name}: {counted(len(rows), 'combination')}",
         caption=f"accuracy on validation data, round {search.configs[0].comm_rounds}",
     )
     table.add_column("accuracy", justify="right", no_wrap=True)
@@ -128,15 +130,13 @@ def _changes(assignments: list[str]) -> dict[str, str]:
 def _progress(sweep: "Sweep") -> str:
     left = sweep.seconds_left()
     ended = len(sweep.finished) + len(sweep.failed) + len(sweep.infeasible)
-    return f"{ended} of {counted(len(sweep.configs), 'run')}" + (
-        "" if left is None else f", about {left / 60:.0f} minutes left"
-    )
+    guess = f", about {counted(math.ceil(left / 60), 'minute')} left" if left else ""
+    return f"{ended} of {counted(len(sweep.configs), 'run')}{guess}"
 
 
 def _pool(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Pool":
     from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
-    from clustpsi.experiments.sweep import Processes
-    from clustpsi.experiments.tune import ThisProcess
+    from clustpsi.experiments.workers import Processes, ThisProcess
 
     size = min(workers or cpu_count(), sweep.num_pending)
     return ThisProcess(sweep.store, data_dir) if size <= 1 else Processes(size, sweep.store, data_dir)

@@ -39,6 +39,8 @@ class DataMissing(ClustPSIError):
 
 def user_path(name: str | Path) -> Path:
     """A path as people write it, with ~ for a home folder."""
+    if "\0" in str(name):
+        raise ClustPSIError(f"{name} has a NUL character, which no name of a file may have")
     try:
         return Path(name).expanduser()
     except RuntimeError:

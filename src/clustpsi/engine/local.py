@@ -24,6 +24,7 @@ from clustpsi.engine.own_words import OwnWords
 from clustpsi.engine.programs import programs_for
 from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, make_optimizer
+from clustpsi.limits import check_visits
 from clustpsi.orders import Model, Pooled, TrainPooled
 from clustpsi.streams import Stream, generator, raw_key
 
@@ -106,6 +107,7 @@ class LocalWork:
         self._optimizer = make_optimizer(optimizer, lr)
         self._programs = programs_for(network, optimizer, lr, batch_size, lanes)
         self.lanes = self._programs.lanes
+        check_visits(max(map(len, train_rows)), local_epochs, "the largest client", self.workers * self.lanes)
         self._features, self._labels = jnp.asarray(features), jnp.asarray(labels)
         self._own_words = OwnWords.of(network, features, train_rows) if self.lanes == 1 else None
         # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.

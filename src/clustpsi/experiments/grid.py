@@ -73,7 +73,7 @@ def grid(values: Mapping[str, Any]) -> list[Config]:
         base = Config(**settings, partitioner=partitioner, non_iid_param=level)
         for method in methods:
             run = replace(base, agg_method=method)
-            if make_method(method).name == "centralized" and base.client is None and partitioner != "natural":
+            if make_method(method).is_centralized and base.client is None and partitioner != "natural":
                 run = replace(run, partitioner="iid", num_clients=most_clients)
             found[run.checked()] = None
     return list(found)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments.sweep import Event, Outcome, Worker
+from clustpsi.experiments.workers import Event, Outcome, Worker
 from clustpsi.files import make_folder, write_atomically
 from clustpsi.runs.config import Config
 from clustpsi.runs.sources import Sources

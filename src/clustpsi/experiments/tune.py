@@ -7,8 +7,7 @@ which nobody looks at. The runs go to a store like all others, so a stopped sear
 import hashlib
 import itertools
 import shlex
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pandas as pd
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.hyperparameters import OWN, TRAINING, TUNABLE
-from clustpsi.experiments.sweep import Event, Worker
 from clustpsi.methods import MethodSpec, as_text, make_method, method_spec
 from clustpsi.printing import counted
 from clustpsi.runs.config import Config
@@ -150,29 +148,6 @@ def _spec(method: str, values: Mapping[str, str]) -> str:
     """A method with these parameters besides its own, in its canonical form."""
     spec = MethodSpec.parse(method)
     return method_spec(MethodSpec(spec.name, {**spec.values, **values}).build())
-
-
-class ThisProcess:
-    """A sweep's pool of one worker, this process: nothing to start, so small searches are quick."""
-
-    size = 1
-
-    def __init__(self, store: Store, data_dir: Path | None = None) -> None:
-        self.store = store
-        self._worker = Worker(data_dir)
-        self._submitted: list[Config] = []
-
-    def submit(self, worker: int, config: Config) -> None:
-        self._submitted.append(config)
-
-    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
-        if self._submitted:
-            yield 0, self._worker.execute(self._submitted.pop(), self.store)
-        else:
-            time.sleep(timeout)
-
-    def close(self) -> None:
-        self._submitted.clear()
 
 
 def _value(owner: Any, key: str) -> Any:

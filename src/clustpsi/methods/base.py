@@ -105,6 +105,8 @@ class Method(ABC):
     family: ClassVar[str]
     idea: ClassVar[str]
     paper: ClassVar[str]
+    # Whether it trains on all data in one place, so that it does not matter who holds which.
+    is_centralized: ClassVar[bool] = False
     # Named sets of parameters other than the defaults, which are the paper's.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     # Of a method that runs another one inside it, its field `inner`: the kind that is taken unless one is named.

@@ -21,6 +21,7 @@ class Centralized(Method):
     family: ClassVar[str] = "reference"
     idea: ClassVar[str] = "one model on the pooled data of all clients"
     paper: ClassVar[str] = "-"
+    is_centralized: ClassVar[bool] = True
 
     cl_epochs: int | None = option(
         None, "passes over the pooled data in all (default: fraction x rounds x epochs)", least=1

@@ -18,8 +18,8 @@ from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.datasets.files import user_path
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
 from clustpsi.exact import read_exact_csv
-from clustpsi.experiments.study import draw_counts
 from clustpsi.experiments.study_axes import LEVELS, MEASURES
+from clustpsi.experiments.study_partitions import draw_counts
 from clustpsi.federation import build_federation
 from clustpsi.files import check_writable
 from clustpsi.paper import DATASETS, SEEDS

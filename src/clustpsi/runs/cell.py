@@ -13,7 +13,6 @@ from clustpsi.engine import Simulator, network_for
 from clustpsi.errors import ClustPSIError
 from clustpsi.features.text import FIRST_WORD, FittedText
 from clustpsi.federation import Federation, build_federation
-from clustpsi.limits import check_visits
 from clustpsi.methods.base import Setting
 from clustpsi.models import build_model
 from clustpsi.orders import Server
@@ -123,7 +122,6 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
         raise ClustPSIError(
             "all training samples have the same label: there is nothing to learn; at least two classes are needed"
         )
-    check_visits(int(federation.train_sizes.max()), config.local_epochs, "the largest client")
     model = config.model or federation.dataset.model
     vectors = None if config.word_vectors is None else _word_vectors(federation, config.word_vectors)
     features = federation.features

@@ -1,0 +1,200 @@
+"""Workers: whoever executes the runs of a sweep, in this process, in others on this machine, or elsewhere."""
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import multiprocessing.resource_tracker
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, InfeasiblePartition
+from clustpsi.runs.config import Config
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import RunLocked, Store
+
+if TYPE_CHECKING:
+    from clustpsi.runs.cell import Cells
+
+
+@dataclass(frozen=True)
+class Step:
+    """A run has finished a round."""
+
+    round: int
+    num_rounds: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt at a run ended."""
+
+    status: Literal["finished", "failed", "infeasible", "locked", "died"]
+    reason: str = ""
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A warning of a worker process, which this process gives instead."""
+
+    text: str
+
+
+Event = Step | Note | Outcome
+
+
+class Pool(Protocol):
+    """Workers by number, each busy with at most one run."""
+
+    size: int
+
+    def submit(self, worker: int, config: Config) -> None:
+        """Have an idle worker execute a run; a worker that died is replaced."""
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        """What workers have reported, waiting for at most ``timeout`` seconds for the first."""
+
+    def close(self) -> None:
+        """Stop all workers at once; what they were doing can go on from its checkpoint."""
+
+
+# ----------------------------------------------------------------------------------------------------- one worker
+
+
+class Worker:
+    """Executes runs, one after the other; consecutive runs of a cell share its federation and compiled programs."""
+
+    def __init__(self, data_dir: Path | None) -> None:
+        self._data_dir = data_dir
+        self._cells: Cells | None = None
+
+    def execute(self, config: Config, store: Store, watch: Callable[[Step], None] | None = None) -> Outcome:
+        """Execute a run, from its checkpoint where there is one; never raises."""
+        from clustpsi.runs.cell import Cells  # here, because only workers need JAX
+        from clustpsi.runs.run import Progress, run
+
+        def report(progress: Progress) -> None:
+            if watch is not None and progress.part == 0:  # a round has ended
+                watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
+
+        try:
+            self._cells = self._cells or Cells(Sources(self._data_dir), workers=1)
+            run(config, store, cell=self._cells.open(config), resume=True, watch=report)
+        except InfeasiblePartition as error:
+            return Outcome("infeasible", str(error))
+        except RunLocked as error:
+            return Outcome("locked", str(error))
+        except ClustPSIError as error:
+            return Outcome("failed", str(error))
+        except Exception as error:
+            first_line = str(error).partition("\n")[0]
+            return Outcome("failed", f"{type(error).__name__}: {first_line}", traceback.format_exc())
+        return Outcome("finished")
+
+
+class Processes:
+    """Workers as processes of this machine; each is fresh (spawned), because JAX does not survive a fork."""
+
+    def __init__(self, size: int, store: Store, data_dir: Path | None = None) -> None:
+        self.size, self.store, self.data_dir = size, store, data_dir
+        self._context = multiprocessing.get_context("spawn")
+        self._workers: dict[int, tuple[Any, multiprocessing.connection.Connection]] = {}
+
+    def submit(self, worker: int, config: Config) -> None:
+        if worker in self._workers and not self._workers[worker][0].is_alive():
+            self._bury(worker)
+        if worker not in self._workers:
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(theirs, self.store, self.data_dir), daemon=True)
+            with _sigint_blocked():  # in the new process too, which would print a traceback while it imports
+                process.start()
+            theirs.close()  # so that the end of the process is the end of the pipe
+            self._workers[worker] = process, ours
+        with contextlib.suppress(OSError):  # it died just now: the end of its pipe says so to `events`
+            self._workers[worker][1].send(config)
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        ready = multiprocessing.connection.wait([pipe for _, pipe in self._workers.values()], timeout)
+        for worker, (_, pipe) in list(self._workers.items()):
+            if pipe not in ready:
+                continue
+            try:
+                yield worker, pipe.recv()
+            except (EOFError, OSError):
+                yield worker, Outcome("died", self._bury(worker))
+
+    def _bury(self, worker: int) -> str:
+        process, pipe = self._workers.pop(worker)
+        pipe.close()
+        process.join()
+        if process.exitcode < 0:
+            return f"its process was ended by {signal.Signals(-process.exitcode).name} (short of memory?)"
+        return f"its process ended with code {process.exitcode}"
+
+    def close(self) -> None:
+        for process, _ in self._workers.values():
+            process.kill()  # every file is written atomically, so there is nothing to wait for
+        for worker in list(self._workers):
+            self._bury(worker)
+
+
+@contextlib.contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Keep Ctrl-C waiting; processes that are started meanwhile never see it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    multiprocessing.resource_tracker.ensure_running()  # its start, with the first process, would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: Path | None) -> None:
+    """A worker process: runs in, events out, until the sweep is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what it means
+    shown = warnings.showwarning
+
+    def forward(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, ClustPSIWarning):
+            pipe.send(Note(str(message)))
+        else:
+            shown(message, category, *place, **more)
+
+    warnings.showwarning = forward
+    worker = Worker(data_dir)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send(worker.execute(pipe.recv(), store, pipe.send))
+
+
+class ThisProcess:
+    """A sweep's pool of one worker, this process: nothing to start, so small searches are quick."""
+
+    size = 1
+
+    def __init__(self, store: Store, data_dir: Path | None = None) -> None:
+        self.store = store
+        self._worker = Worker(data_dir)
+        self._submitted: list[Config] = []
+
+    def submit(self, worker: int, config: Config) -> None:
+        self._submitted.append(config)
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        if self._submitted:
+            yield 0, self._worker.execute(self._submitted.pop(), self.store)
+        else:
+            time.sleep(timeout)
+
+    def close(self) -> None:
+        self._submitted.clear()
