@@ -134,6 +134,14 @@ def test_signed_features_tell_too_much_of_a_class_from_too_little() -> None:
     assert signed.labels_.tolist() == [1] * 5 + [0] * 5
 
 
+def test_signed_features_are_roots_of_the_terms_standardized() -> None:
+    counts = np.array([[50, 30, 20], [10, 60, 30], [25, 25, 50], [70, 10, 20]])
+    excess = counts / 100 - counts.sum(axis=0) / 400
+    by_hand = np.sign(excess) * np.sqrt(psi_terms(counts))
+    by_hand = (by_hand - by_hand.mean(axis=0)) / by_hand.std(axis=0)
+    np.testing.assert_allclose(PSIClustering(features="signed", random_state=0).fit(counts).transform(counts), by_hand)
+
+
 def test_a_constant_feature_becomes_zero() -> None:
     counts = np.column_stack([sorted_chunks([300, 300], 6), np.full(6, 50)])
     np.testing.assert_allclose(PSIClustering(2).fit(counts).transform(counts)[:, 3], 0, atol=1e-12)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from clustpsi.datasets import load_dataset
+from clustpsi.engine import Simulator
 from clustpsi.errors import ClustPSIError
 from clustpsi.orders import LabelCounts, Order, Train
 from clustpsi.runs.cell import Cell, open_cell, open_federation
@@ -117,6 +118,25 @@ def test_partitions_are_strongly_skewed_where_nobody_says() -> None:
     assert levels == {"dirichlet": 0.1, "similarity": 0.03, "iid": None}
 
 
+def test_a_level_that_a_partition_has_no_use_for_is_dropped() -> None:
+    assert Config(partitioner="iid", non_iid_param=0.5).checked() == Config(partitioner="iid").checked()
+
+
+@pytest.mark.parametrize("name", ["local_epochs", "optimizer", "lr", "batch_size", "seed"])
+def test_a_cell_trains_as_its_run_says(cell: Cell, name: str) -> None:
+    federation, config = cell.server.federation, replace(TINY, **{name: OTHER[name]})
+    start, names = cell.server.initial(0), ("optimizer", "lr", "batch_size", "local_epochs", "seed")
+    network, clients = cell.server.network, np.arange(2)
+    opened = open_federation(federation, config)
+    expected = Simulator(federation, network, **{each: getattr(config, each) for each in names})
+    trained, by_hand, plain = (
+        server.serve(Train(clients, start), 1).mean.parameters for server in (opened.server, expected, cell.server)
+    )
+    np.testing.assert_array_equal(trained, by_hand)
+    assert not np.array_equal(trained, plain)
+    assert opened.setting(config).seed == config.seed and opened.setting(config).local_epochs == config.local_epochs
+
+
 @pytest.mark.parametrize("name", ["lr", "fraction", "non_iid_param"])
 def test_a_whole_number_is_the_same_run_as_its_fraction(name: str) -> None:
     whole, fraction = (replace(TINY, **{name: value}).checked() for value in (1, 1.0))
@@ -137,6 +157,15 @@ def test_a_fresh_run_begins_with_round_0_whatever_is_in_the_folder(
         run(TINY, store, cell=cell, watch=lambda now, rounds=rounds: rounds.append(now.round), **options)
         seen[name] = list(dict.fromkeys(rounds))
     assert seen == {"resumed": [2, 3, 4], "fresh": [0, 1, 2, 3, 4]}
+
+
+def test_a_fresh_run_leaves_files_that_are_not_its_own(cell: Cell, tmp_path: Path) -> None:
+    folder = run(TINY, Store(tmp_path), cell=cell)
+    (folder / "thoughts.md").write_text("mine")
+    (folder / "left_out.csv").write_text("of an earlier version\n")
+    run(TINY, Store(tmp_path), cell=cell, fresh=True)
+    assert (folder / "thoughts.md").read_text() == "mine"
+    assert folder.finished and not (folder / "left_out.csv").exists()
 
 
 def test_a_run_that_goes_on_reports_the_last_accuracy_until_it_has_another(

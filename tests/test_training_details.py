@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
+from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.features import as_they_are
 from clustpsi.features.text import PADDING
 from clustpsi.federation import Federation
@@ -217,3 +218,14 @@ def test_of_models_with_the_same_loss_the_first_is_the_nearest() -> None:
     model = simulator.initial(0)
     nearest = simulator.serve(NearestModel(np.arange(2), (model, model, model)), 1)
     assert nearest.tolist() == [[3, 0, 0], [5, 0, 0]]
+
+
+# ---------------------------------------------------------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize(
+    ("number", "power", "rounded"),
+    [(1, 1, 1), (2, 2, 2), (3, 4, 3), (4, 4, 4), (5, 8, 6), (6, 8, 6), (7, 8, 8), (8, 8, 8), (9, 16, 12), (13, 16, 16)],
+)
+def test_sizes_are_powers_of_two_or_three_quarters_of_them(number: int, power: int, rounded: int) -> None:
+    assert (power_of_two(number), round_up(number)) == (power, rounded)
