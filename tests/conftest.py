@@ -18,6 +18,10 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+# Whoever starts the tests in the background may have Ctrl-C ignored, which all processes of the tests would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def clustpsi(*arguments: str) -> int:
     """Run the command line; its exit code."""

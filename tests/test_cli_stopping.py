@@ -54,7 +54,7 @@ def test_finding_32_a_run_says_how_it_goes_on(
 def test_finding_32_a_search_says_how_far_it_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from clustpsi.experiments.sweep import Worker
+    from clustpsi.experiments.workers import Worker
 
     monkeypatch.setattr(Worker, "execute", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     assert clustpsi("tune", "--workers", "1", "--output", str(tmp_path), "--grid", "lr=0.1", "--quiet") == 143
