@@ -4,14 +4,15 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 LOWEST = .venv-lowest
+BENCH = .venv-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install develop test test-slow test-lowest mutants lint types check docs dist clean
+.PHONY: help demo install develop test test-slow test-lowest mutants bench bench-quick lint types check docs dist clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
 
-demo: install  ## install, and compare three methods on handwritten digits
+demo: install  ## install, and compare four methods on handwritten digits
 	$(BIN)/clustpsi run
 
 install: $(VENV)/.installed  ## clustpsi, into .venv
@@ -51,6 +52,27 @@ $(LOWEST)/.developed: pyproject.toml constraints.txt
 test-lowest: $(LOWEST)/.developed  ## the tests, with the lowest versions of all dependencies, in .venv-lowest
 	$(LOWEST)/bin/python -m pytest -m "not slow"
 
+# PyTorch comes first and stays what it is: what peers ask for would be a larger build of another version.
+BENCH_PIP = $(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/peers/torch.txt
+$(BENCH)/.loop: pyproject.toml constraints.txt benchmarks/peers/torch.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH_PIP) torch
+	$(BENCH_PIP) --constraint constraints.txt psutil --editable .
+	@touch $@
+
+# A peer that cannot be installed is missing in the report, and the others are there.
+$(BENCH)/.peers: $(BENCH)/.loop
+	-$(BENCH_PIP) 'flwr[simulation]==1.41.0'
+	-$(BENCH_PIP) 'pfl[pytorch]==0.6.0'
+	-$(BENCH_PIP) fedlab==1.3.0
+	@touch $@
+
+bench: $(BENCH)/.peers  ## the same training here and in other frameworks, half an hour (docs/benchmarks.md)
+	$(BENCH)/bin/python benchmarks/peers/compare.py
+
+bench-quick: $(BENCH)/.loop  ## against a PyTorch loop, five minutes; names what got slower
+	$(BENCH)/bin/python benchmarks/peers/compare.py --quick --output build/bench/quick.jsonl
+
 lint: develop  ## style (ruff), and which module may import which (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -68,4 +90,4 @@ dist: develop  ## wheel and source distribution, into dist
 	$(BIN)/python -m build --no-isolation
 
 clean:  ## remove all that was made here, .venv included
-	rm -rf $(VENV) $(LOWEST) .mutants build dist src/*.egg-info
+	rm -rf $(VENV) $(LOWEST) $(BENCH) .mutants build dist src/*.egg-info

@@ -94,10 +94,16 @@ def batches(order: torch.Tensor, size: int, batch_size: int) -> Iterator[torch.T
 
 
 def train(
-    model: nn.Module, features: torch.Tensor, labels: torch.Tensor, order: torch.Tensor, size: int, batch_size: int = 32
+    model: nn.Module,
+    features: torch.Tensor,
+    labels: torch.Tensor,
+    order: torch.Tensor,
+    size: int,
+    batch_size: int = 32,
+    adam: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
 ) -> int:
     """Train with a fresh Adam on the rows of an order; give the number of steps."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = adam(model.parameters(), lr=1e-3)
     model.train()
     steps = 0
     for rows in batches(order, size, batch_size):

@@ -164,6 +164,18 @@ def test_guard_keeps_similar_clients_together() -> None:
     assert guarded.fit(skewed).n_clusters_ >= 2
 
 
+def test_guard_knows_what_chance_makes_of_clients_with_few_labels() -> None:
+    rng = np.random.default_rng(0)
+    alike = rng.multinomial(20, [0.4, 0.3, 0.2, 0.1], 60)
+    groups = np.vstack([rng.multinomial(20, mix, 30) for mix in ([0.8, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.8])])
+    guarded = PSIClustering(smoothing="laplace", features="signed", min_wpsi=0.1, random_state=0)
+    assert guarded.fit(alike).wpsi_ > 0.1  # which credit scoring would call a shift
+    assert guarded.chance_wpsi_ == pytest.approx(guarded.wpsi_, rel=0.3) and guarded.n_clusters_ == 1
+    assert guarded.fit(groups).n_clusters_ >= 2
+    free = PSIClustering(smoothing="laplace", features="signed", random_state=0).fit(groups)
+    assert free.chance_wpsi_ == 0 and (free.labels_ == guarded.labels_).all()
+
+
 def test_fixed_number_is_the_searchs_solution_for_it() -> None:
     counts = dirichlet(40, 0.1, seed=5)
     searched = PSIClustering(random_state=2).fit(counts)

@@ -175,3 +175,13 @@ def test_natural_clients_that_all_have_one_sample_cannot_be_used():
 def test_counting_needs_no_jax():
     program = "import sys, clustpsi.federation, clustpsi.skew; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_without_test_rows_all_rows_train():
+    ids = ClientIds.of("x" * 5 + "y" + "z" * 4)
+    dataset = toy([0, 1] * 5, client_ids=ids, official_test=np.array([1, 9]))
+    federation = build_federation(dataset, "natural", None, None, 0, "none")
+    assert [rows.tolist() for rows in federation.train] == [[0, 1, 2, 3, 4], [5], [6, 7, 8, 9]]
+    assert federation.client_names == ("x", "y", "z")  # a single row is enough to train on
+    assert federation.test_sizes.tolist() == [0, 0, 0]
+    assert rows_of(build_federation(toy(), "iid", None, 4, 0, "none")) == list(range(400))

@@ -12,7 +12,7 @@ import pytest
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import check_writable, is_unfinished, write_atomically
 from clustpsi.runs.store import RunFolder
-from conftest import clustpsi
+from helpers import clustpsi
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, links and pipes of POSIX systems")
 
@@ -47,7 +47,7 @@ def test_finding_28_pipes_and_devices_are_written_to_and_stay(tmp_path: Path) ->
 
 @posix
 def test_finding_28_a_table_goes_to_standard_output_by_its_device(tmp_path: Path) -> None:
-    source = Path(__file__).parent.parent / "docs" / "results" / "fmnist.csv"
+    source = Path(__file__).parent.parent / "src" / "clustpsi" / "recorded" / "fmnist.csv"
     command = [sys.executable, "-m", "clustpsi", "table", "runs", str(source), "--output", "/dev/stdout"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed.startswith("format,status,dataset")

@@ -1,5 +1,6 @@
 """What people install: the wheel, the source distribution, and what they say about themselves."""
 
+import ast
 import fnmatch
 import importlib.metadata
 import itertools
@@ -54,7 +55,7 @@ def test_wheel_has_the_whole_package_and_nothing_else(built: Distributions) -> N
     source = ROOT / "src"
     expected = {
         path.relative_to(source).as_posix()
-        for kind in ("*.py", "*.csv", "py.typed")
+        for kind in ("*.py", "*.csv", "*.json", "py.typed", "templates/*", "assets/*")
         for path in (source / "clustpsi").rglob(kind)
     }
     assert {"clustpsi/py.typed", "clustpsi/paper/__init__.py"} < expected
@@ -98,10 +99,45 @@ def test_all_places_name_the_same_version() -> None:
     assert VERSION == str(citation["version"]) == released[1]
 
 
-def test_public_names_stay_what_they_are() -> None:
+def test_finding_10_public_names_stay_what_they_are() -> None:
     # A module of a public name's own would take its place as soon as it is imported.
     first, second = ([getattr(clustpsi, name) for name in clustpsi.__all__] for _ in range(2))
     assert first == second and not any(isinstance(value, ModuleType) for value in second)
+    script = (
+        "from clustpsi import run; import clustpsi.runs.run, clustpsi; assert run is clustpsi.run; print(callable(run))"
+    )
+    fresh = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert fresh.stdout.strip() == "True"
+
+
+# What Windows does not have.
+UNIX_MODULES = {"fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog", "readline", "curses", "posix"}
+ELSEWHERE = f"""
+import os, signal, sys
+sys.modules.update(dict.fromkeys({UNIX_MODULES - {"posix"}}))
+for module, names in ((os, ("killpg", "mkfifo", "sched_getaffinity")), (signal, ("SIGKILL", "pthread_sigmask"))):
+    for name in names:
+        if hasattr(module, name):
+            delattr(module, name)
+from pathlib import Path
+import clustpsi.cli.app
+from clustpsi.experiments.workers import _sigint_blocked
+from clustpsi.runs.store import RunFolder, write_json
+with RunFolder(Path("run")).locked(), _sigint_blocked():
+    Path("run").mkdir()
+    write_json(Path("run") / "config.json", {{}})
+"""
+
+
+def test_finding_11_nothing_needs_what_only_unix_has(tmp_path: Path) -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+        assert not names & UNIX_MODULES, path
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "config.json").read_text() == "{}\n"
 
 
 def test_version_is_looked_up_only_when_asked_for() -> None:
@@ -117,4 +153,7 @@ def test_one_version_of_everything_serves_all_extras() -> None:
     extras = {**PROJECT["optional-dependencies"], "": PROJECT["dependencies"]}
     del extras["benchmark"]  # PyTorch, which is only measured against, names its version itself
     for needed in (Requirement(text) for texts in extras.values() for text in texts):
+        if needed.name == PROJECT["name"]:  # an extra that holds others
+            assert needed.extras <= extras.keys()
+            continue
         assert pins[canonicalize_name(needed.name)] in needed.specifier, needed

@@ -3,9 +3,9 @@
     python docs/results/update.py [--check]
 
 In the page each table stands between the command that prints it, a comment such as
-<!-- clustpsi table global docs/results/acs_income.csv --format markdown -->, and <!-- end -->.  The commands read the
-CSV files in this folder.  With --check nothing is written, and the exit code is 1 if a table is not what its command
-prints.
+<!-- clustpsi table global src/clustpsi/recorded/acs_income.csv --format markdown -->, and <!-- end -->.  The commands
+read the CSV files in src/clustpsi/recorded.  With --check nothing is written, and the exit code is 1 if a table is not
+what its command prints.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Federated learning when clients' data differ.
 
-Up to clustering everything works on label counts alone; what trains starts JAX.  Names are loaded when they are first
-used, so that ``import clustpsi`` and the command line's help cost nothing.
+Measuring skew and clustering need label counts only; training also needs JAX.  Each name is loaded when it is first
+used, so ``import clustpsi`` and the command line's help are fast.
 """
 
 from importlib import import_module
@@ -16,22 +16,28 @@ if TYPE_CHECKING:
     from clustpsi.datasets import load_dataset
     from clustpsi.datasets.tables import from_arrays, from_table
     from clustpsi.diagnosis import Diagnosis, diagnose
+    from clustpsi.estimator import FederatedClassifier
     from clustpsi.experiments.comparison import compare
     from clustpsi.federation import Federation, build_federation
     from clustpsi.runs.config import Config
     from clustpsi.runs.run import run
     from clustpsi.runs.store import Store
+    from clustpsi.saved.file import load_model
+    from clustpsi.saved.model import SavedModel
 
 _HOMES = {
     "PSIClustering": "clustering",
     "Config": "runs.config",
     "load_dataset": "datasets",
+    "load_model": "saved.file",
     "from_arrays": "datasets.tables",
     "from_table": "datasets.tables",
     "Diagnosis": "diagnosis",
     "diagnose": "diagnosis",
+    "FederatedClassifier": "estimator",
     "Federation": "federation",
     "build_federation": "federation",
+    "SavedModel": "saved.model",
     "Store": "runs.store",
     "compare": "experiments.comparison",
     "run": "runs.run",
@@ -41,9 +47,11 @@ __all__ = [
     "ClustPSIError",
     "Config",
     "Diagnosis",
+    "FederatedClassifier",
     "Federation",
     "InfeasiblePartition",
     "PSIClustering",
+    "SavedModel",
     "Store",
     "__version__",
     "build_federation",
@@ -52,6 +60,7 @@ __all__ = [
     "from_arrays",
     "from_table",
     "load_dataset",
+    "load_model",
     "run",
 ]
 

@@ -10,19 +10,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from clustpsi.errors import ClustPSIError, ClustPSIWarning, unknown_name
 from clustpsi.kmeans import MAX_ITERATIONS, SEARCHES, Search, SearchName, means
+from clustpsi.psi_space import FEATURES, Floats, Labels, PSICentres, nearest, psi_features
 from clustpsi.skew import Smoothing, check_counts, psi_terms
-
-Floats = NDArray[np.float64]
-Labels = NDArray[np.intp]
-
-FEATURES = ("psi", "signed")
 
 #: Default of `max_clusters` with more clients than `sample_size`.
 MAX_CLUSTERS_OF_MANY = 100
@@ -30,7 +25,8 @@ MAX_CLUSTERS_OF_MANY = 100
 #: A number of clusters must raise the silhouette by more than this to replace a smaller one.
 TIE = 1e-9
 
-ROWS_AT_ONCE = 65_536
+#: Draws of clients who are all alike.
+CHANCE_DRAWS = 8
 
 
 class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,8 +35,8 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
     Parameters
     ----------
     n_clusters
-        ``"auto"`` tries 2 to K-1 clusters and keeps the smallest number with the highest silhouette; a number from 1
-        to K, or to `sample_size` where that is smaller, is used as it is.
+        ``"auto"`` tries 2 to K-1 clusters and keeps the smallest number with the highest silhouette.  A number is used
+        as it is; it must be from 1 to K, and at most `sample_size`.
     features
         ``"psi"``, the paper's [PSI_k, PSI_k1, ..., PSI_kC]; or ``"signed"``, sign(p_kc - P_c) * sqrt(PSI_kc), which
         tells too much of a class from too little. Both are standardized.
@@ -56,10 +52,11 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
     max_clusters
         Largest number of clusters that ``"auto"`` tries; by default K-1, or 100 with more than `sample_size` clients.
     min_wpsi
-        With ``"auto"``, keep all clients together when the weighted PSI of the federation is below this value; 0.1 is
-        the usual limit of "no significant shift". By default clients are always split, as in the paper.
+        With ``"auto"``, keep all clients together when the weighted PSI of the federation exceeds `chance_wpsi_` by
+        less than this value; 0.1 is the usual limit of "no significant shift". By default clients are always split, as
+        in the paper.
     sample_size
-        With more clients than this, K-means and silhouettes run on a random sample of so many, and all clients then
+        With more clients than this, K-means and silhouettes run on a random sample of this size.  All clients then
         join the nearest centre.
     random_state
         Seed of the k-means++ seedings and of the sample.
@@ -79,10 +76,13 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         PSI of each client.
     wpsi_ : float
         Weighted PSI of the federation.
+    chance_wpsi_ : float
+        What it would be, about, if all clients drew their labels from the same mix: the mean of some draws (0 without
+        `min_wpsi`, which alone needs it).
     reference_ : (C,) array
         Label distribution of the federation, with which new clients are compared.
     mean_, scale_ : (n_features,) arrays
-        What standardizes the features.
+        Mean and standard deviation with which the features are standardized.
 
     Examples
     --------
@@ -122,14 +122,15 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         self.random_state = random_state
 
     def fit(self, counts: ArrayLike, y: object = None) -> Self:
-        """Cluster the clients whose label counts (clients x classes) these are; `y` is ignored."""
+        """Cluster clients by their label counts (clients x classes); `y` is ignored."""
         table = self._check_counts(counts, reset=True)
         self._check_parameters(len(table))
         rng = check_random_state(self.random_state)
 
         self.reference_: Floats = table.sum(axis=0) / table.sum()
-        features, self.psi_ = self._features(table)
+        features, self.psi_ = psi_features(table, self.features, self.smoothing, self.epsilon, self.reference_)
         self.wpsi_ = float(np.average(self.psi_, weights=table.sum(axis=1)))
+        self.chance_wpsi_ = self._wpsi_by_chance(table.sum(axis=1)) if self.min_wpsi else 0.0
         self.mean_, self.scale_ = _mean_and_scale(features)
         features = (features - self.mean_) / self.scale_
 
@@ -159,17 +160,31 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
             )
         if chosen in self.silhouette_scores_:
             self.silhouette_scores_[chosen] = search.silhouette(labels)
-        self.labels_: Labels = _nearest(features, self.cluster_centers_)
+        self.labels_: Labels = nearest(features, self.cluster_centers_)
         self.n_clusters_ = len(self.cluster_centers_)
         return self
 
     def predict(self, counts: ArrayLike) -> Labels:
-        """Cluster of each new client: the nearest centre, as seen from the federation that was fitted."""
-        return _nearest(self._standardized(counts), self.cluster_centers_)
+        """Cluster of each new client: the one with the nearest centre, compared with the fitted federation."""
+        return self.centres.nearest(self._check_new(counts))
 
     def transform(self, counts: ArrayLike) -> Floats:
-        """Standardized features of clients, compared with the federation that was fitted."""
-        return self._standardized(counts)
+        """Standardized features of clients, compared with the fitted federation."""
+        return self.centres.standardized(self._check_new(counts))
+
+    @property
+    def centres(self) -> PSICentres:
+        """All that placing a new client takes, as plain data."""
+        check_is_fitted(self)
+        return PSICentres(
+            self.features,
+            self.smoothing,
+            self.epsilon,
+            self.reference_,
+            self.mean_,
+            self.scale_,
+            self.cluster_centers_,
+        )
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """Names of the columns that :meth:`transform` gives, from those of the classes (x0, x1, ... if they have none).
@@ -182,11 +197,9 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         terms = [f"{self.features}_{name}" for name in classes]
         return np.array(["psi", *terms] if self.features == "psi" else terms, dtype=object)
 
-    def _standardized(self, counts: ArrayLike) -> Floats:
+    def _check_new(self, counts: ArrayLike) -> NDArray[np.int64]:
         check_is_fitted(self)
-        table = self._check_counts(counts, reset=False)
-        standardized: Floats = (self._features(table)[0] - self.mean_) / self.scale_
-        return standardized
+        return self._check_counts(counts, reset=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -232,19 +245,17 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         """Numbers of clusters to try; none means that all clients stay together."""
         if self.n_clusters != "auto":
             return [self.n_clusters]
-        if self.min_wpsi is not None and self.wpsi_ < self.min_wpsi:
+        if self.min_wpsi and self.wpsi_ < self.chance_wpsi_ + self.min_wpsi:
             return []
         limit = self.max_clusters or (clients - 1 if clients <= self.sample_size else MAX_CLUSTERS_OF_MANY)
         return range(2, min(limit, clients - 1) + 1)
 
-    def _features(self, table: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Features of each client before they are standardized, and its PSI."""
-        terms = psi_terms(table, self.smoothing, self.epsilon, self.reference_)
-        totals: Floats = terms.sum(axis=1)
-        if self.features == "psi":
-            return np.column_stack([totals, terms]), totals
-        excess = table / table.sum(axis=1, keepdims=True) - self.reference_
-        return np.sign(excess) * np.sqrt(terms), totals
+    def _wpsi_by_chance(self, sizes: NDArray[np.int64]) -> float:
+        """The weighted PSI of clients of these sizes who all have the federation's mix: the mean of a few draws."""
+        rng = np.random.default_rng(0)  # of its own, so that the search for clusters is the same with it and without
+        drawn = [rng.multinomial(sizes, self.reference_) for _ in range(CHANCE_DRAWS)]
+        psi = [psi_terms(each, self.smoothing, self.epsilon, self.reference_).sum(axis=1) for each in drawn]
+        return float(np.average(np.mean(psi, axis=0), weights=sizes))
 
 
 def _settle(points: Floats, weights: NDArray[np.int64], labels: Labels) -> tuple[Labels, Floats]:
@@ -253,17 +264,11 @@ def _settle(points: Floats, weights: NDArray[np.int64], labels: Labels) -> tuple
         _, labels = np.unique(labels, return_inverse=True)
         centers = means(points, weights.astype(np.float64), labels[None], labels.max() + 1)[0]
         centers = centers[np.lexsort(centers.T[::-1])]
-        nearest = _nearest(points, centers)
-        if (nearest == labels).all():
+        moved = nearest(points, centers)
+        if (moved == labels).all():
             break
-        labels = nearest
+        labels = moved
     return labels, centers
-
-
-def _nearest(rows: Floats, centers: Floats) -> Labels:
-    """Index of the centre nearest to each row; each pair on its own, so that a row's answer never depends on others."""
-    chunks = (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
-    return np.concatenate([cdist(chunk, centers, "sqeuclidean").argmin(axis=1) for chunk in chunks])
 
 
 def _mean_and_scale(features: Floats) -> tuple[Floats, Floats]:

@@ -13,11 +13,14 @@ from clustpsi import skew
 from clustpsi.clustering import PSIClustering
 from clustpsi.datasets.counts import CountTable, read_counts
 from clustpsi.datasets.labels import Name
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.presets import CLUSTERING
+from clustpsi.printing import counted
 
 # What credit scoring reads into a PSI: below 0.1 no significant shift, up to 0.25 a moderate one, above a major one.
 BANDS = ((0.1, "none"), (0.25, "moderate"), (np.inf, "major"))
 DRIVERS = 3  # classes named per client
+WEAK = 0.25  # silhouette below which Kaufman and Rousseeuw (1990) see no substantial structure
 
 
 def band(psi: float) -> str:
@@ -30,24 +33,26 @@ def band(psi: float) -> str:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What label counts tell.
+    """What the label counts of a federation show.
 
     Attributes
     ----------
     client_names, class_names
-        As in the input.
+        Names, as in the input.
     counts
-        K x C.
+        Label counts (clients x classes).
     measures
         The federation's skew: wpsi, hellinger, jensen_shannon, earth_mover, label_earth_mover.
     psi
-        Of every client, against all clients together.
+        PSI of every client, compared with all clients together.
     terms
-        What each class adds to it (K x C).
+        What each class adds to a client's PSI (clients x classes).
     clustering
         The fitted clustering; its ``labels_`` are the clusters.
     notes
-        A sentence for each thing that was guessed or omitted when a table was read.
+        One sentence for everything that was guessed or omitted when the table was read.
+    preset
+        The settings of the clustering, by name.
     """
 
     client_names: tuple[str, ...]
@@ -58,6 +63,7 @@ class Diagnosis:
     terms: NDArray[np.float64]
     clustering: PSIClustering
     notes: tuple[str, ...] = ()
+    preset: str = "paper"
 
     @property
     def class_shares(self) -> NDArray[np.float64]:
@@ -66,7 +72,7 @@ class Diagnosis:
         return weighted / weighted.sum() if weighted.sum() > 0 else np.zeros_like(weighted)
 
     def clients(self) -> pd.DataFrame:
-        """One row per client: size, PSI, band, cluster, classes that drive it: too much (+) or too little (-)."""
+        """One row per client: size, PSI, band, cluster, and the classes it has too much (+) or too little (-) of."""
         pooled = self.counts.sum(axis=0) / self.counts.sum()
         shares = self.counts / self.counts.sum(axis=1, keepdims=True)
         drivers = []
@@ -83,6 +89,22 @@ class Diagnosis:
                 "drivers": drivers,
             }
         )
+
+    def cautions(self) -> list[str]:
+        """What speaks against taking the clusters at face value, a sentence each."""
+        found = []
+        score = self.clustering.silhouette_scores_.get(self.clustering.n_clusters_)
+        if score is not None and score < WEAK:
+            found.append(
+                f"a silhouette of {score:.3f} is weak (below {WEAK}: no substantial structure, after Kaufman and "
+                "Rousseeuw), so the clusters may be chance"
+            )
+        alone = int((np.bincount(self.clustering.labels_) == 1).sum())
+        if alone and self.clustering.n_clusters_ > 1:
+            have = "has" if alone == 1 else "have"
+            of = self.clustering.n_clusters_
+            found.append(f"{counted(alone, 'cluster')} of {of} {have} a single client, which would train alone")
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         clusters = self.clustering.labels_
@@ -101,6 +123,7 @@ class Diagnosis:
             ],
             "clients": self.clients().to_dict(orient="records"),
             "notes": list(self.notes),
+            "preset": self.preset,
         }
 
 
@@ -116,6 +139,7 @@ def diagnose(
     min_class: int | None = None,
     sep: str | None = None,
     no_header: bool = False,
+    preset: str = "robust",
     **clustering: Any,
 ) -> Diagnosis:
     """Diagnose a federation from its label counts, or from a table of samples.
@@ -129,8 +153,11 @@ def diagnose(
         Names for the rows and columns of an array.
     label, client, drop, drop_unlabelled, min_class, sep, no_header
         For a table: as in :func:`clustpsi.from_table`.
+    preset
+        Of PSI and of the clustering: "robust" (signed roots of the PSI terms, Laplace's smoothing, no clusters below a
+        WPSI of 0.1 above chance) or "paper" (PSI terms, smoothing by 1e-6, always clusters).
     clustering
-        Goes to :class:`clustpsi.PSIClustering`.
+        Parameters of :class:`clustpsi.PSIClustering`, which count more than the preset.
 
     Examples
     --------
@@ -161,7 +188,9 @@ def diagnose(
         raise ClustPSIError("a federation needs at least two clients to compare, and there is one row of counts")
     if np.count_nonzero(table.sum(axis=0)) < 2:
         raise ClustPSIError("all samples have the same label: with one class there is no label skew to measure")
-    model = PSIClustering(**{"random_state": 0, **clustering}).fit(table)
+    if preset not in CLUSTERING:
+        raise unknown_name("preset", preset, CLUSTERING)
+    model = PSIClustering(**{"random_state": 0, **CLUSTERING[preset], **clustering}).fit(table)
     kind: dict[str, Any] = {"smoothing": model.smoothing, "epsilon": model.epsilon}
     return Diagnosis(
         given.clients if client_names is None else tuple(map(str, client_names)),
@@ -172,4 +201,5 @@ def diagnose(
         skew.psi_terms(table, **kind),
         model,
         given.notes,
+        preset,
     )

@@ -1,8 +1,7 @@
-"""Which pass of the Dirichlet partition is the first that gives every client enough: compiled loops.
+"""Compiled loops that find the first pass of the Dirichlet partition in which every client gets enough samples.
 
-A pass takes the random numbers that NumPy's ``RandomState`` would give: Mersenne Twister, ``shuffle``, ``dirichlet``.
-Nothing is shuffled here. Only the random numbers which that takes are thrown away, several times faster than NumPy's
-shuffling of stand-ins.
+A pass uses the same random numbers as NumPy's ``RandomState``: Mersenne Twister, ``shuffle``, ``dirichlet``.  Nothing
+is shuffled here.  The numbers that shuffling would use are drawn and thrown away, which is several times faster.
 """
 
 from math import log, sqrt
@@ -27,7 +26,7 @@ def first_good_pass(
 ) -> tuple[int, int]:
     """The first of the passes from `begin` up to `end` after which every client has `min_samples`, or -1.
 
-    With it comes the most that the smallest client had in any pass up to there.
+    Also returns the largest size that the smallest client had in any pass so far.
     """
     classes, rows = len(class_sizes), 0
     for size in class_sizes:
@@ -91,7 +90,7 @@ def _refill(key: State, numbers: State, used: Integers) -> None:
 
 @_compiled
 def _skip_shuffle(key: State, numbers: State, used: Integers, rows: int) -> None:
-    """Throw away what shuffling takes: for each row i but row 0, numbers until one, cut to the bits of i, is <= i."""
+    """Throw away what shuffling draws: for each row i except row 0, numbers until one, cut to i's bits, is <= i."""
     row, mask = rows - 1, 1
     while mask < row:
         mask = 2 * mask + 1

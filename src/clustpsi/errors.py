@@ -29,7 +29,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ClustPSIError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The question whether the nearest known name was meant, where one is near; capitals do not matter.
+    """Ask whether the nearest known name was meant, or None if no name is near; upper and lower case do not matter.
 
     >>> nearest("INCOM", ["age", "income"])
     "did you mean 'income'?"

@@ -20,13 +20,13 @@ class Scores:
     global_accuracy
         Mean of the A_k, weighted by the numbers of test samples.
     balanced_accuracy
-        Of all clients' test samples together, the mean recall of the classes that they have.
+        Mean recall over the classes that occur in the test samples of all clients together.
     macro_f1
-        Of all clients' test samples together, the mean F1 of the classes that they have or were taken for.
+        Mean F1 over the classes that occur in, or were predicted for, the test samples of all clients together.
     ad, sdad
         Mean and (population) standard deviation over clients of the distance |A_k - 1| from a perfect model.
     worst10
-        Mean local accuracy of the tenth of the clients (at least one) that fare worst.
+        Mean local accuracy of the worst tenth of the clients (at least one client).
     loss
         Mean test loss over all samples.
     """
@@ -92,9 +92,10 @@ def constant_answers(
     Returns
     -------
     dict
-        ``"federation"``: everybody names the class that is most frequent in all training data; ``"client"``: each
-        client names that of its own; ``"cluster"``, if there are any: that of its cluster's.  Of classes that are
-        equally frequent, the first.  The loss is not defined: NaN.
+        ``"federation"``: every client names the class that is most frequent in all training data.  ``"client"``: each
+        client names the most frequent class of its own training data.  ``"cluster"``, if there are clusters: each
+        client names the most frequent class of its cluster.  Of equally frequent classes the first counts.  The loss
+        is not defined (NaN).
 
     >>> each = constant_answers(np.array([[8, 2], [3, 4]]), np.array([[2, 0], [1, 1]]))
     >>> each["federation"].global_accuracy, each["client"].global_accuracy

@@ -1,6 +1,6 @@
 """Numbers read from text to the last bit: what was written as a float comes back as the same float.
 
-From 3.1 on, pandas does that by itself.  Earlier versions are off by one bit here and there unless they are asked.
+pandas does this by default from version 3.1 on.  Earlier versions are sometimes off by one bit unless told otherwise.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def read_exact_csv(source: "Path | IO[Any]", **options: Any) -> "pd.DataFrame":
 
 
 def exact_numbers(texts: Sequence[str]) -> NDArray[np.float64]:
-    """The numbers that texts are, NaN for those that are none.
+    """Read texts as numbers; texts that are not numbers become NaN.
 
     >>> exact_numbers(["0.33611111111111114", "about 3"]).tolist()
     [0.33611111111111114, nan]

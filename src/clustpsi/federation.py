@@ -17,7 +17,8 @@ from clustpsi.partition import PARTITIONERS, Rows
 
 #: Where test rows come from: the official test part dealt out by label, a fifth of every client's own rows, or the same
 #: with the official test part merged into the data first. "auto" takes the first where there is an official test part.
-SPLITS = ("auto", "official_matched", "client_80_20", "merge_80_20")
+#: "none": all rows are for training.
+SPLITS = ("auto", "official_matched", "client_80_20", "merge_80_20", "none")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +28,20 @@ class Federation:
     Attributes
     ----------
     dataset
-        The data set; all row numbers refer to it.
+        The data set; all row numbers are positions in it.
     train, test
         Training and test rows of every client. No row has two owners or two uses.
     client_names
         One name per client.
+    fitted_before
+        Features that were fitted on other training rows and are used as they are, where there are such.
     """
 
     dataset: Dataset
     train: tuple[Rows, ...]
     test: tuple[Rows, ...]
     client_names: tuple[str, ...]
+    fitted_before: Fitted[Any] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.train) == len(self.test) == len(self.client_names) > 0:
@@ -98,17 +102,22 @@ class Federation:
         Summaries merge without rounding, so the summary of all rows is what the clients' summaries add up to.
         """
         dataset = self.dataset
+        if self.fitted_before is not None:
+            return self.fitted_before
         return dataset.features.fit(dataset.features.summarize(dataset.rows.take(self.train_rows)))
 
     @cached_property
     def features(self) -> NDArray[Any]:
         """Features of every row of the data set."""
-        return self.fitted.transform(self.dataset.rows)
+        rows = self.dataset.rows
+        if self.fitted_before is not None:
+            rows = self.fitted_before.accept(self.dataset.features, rows)
+        return self.fitted.transform(rows)
 
     def for_validation(self, seed: int) -> "Federation":
-        """The same clients with a fifth of their training rows in place of their test rows, which nobody looks at.
+        """The same clients, with a fifth of their training rows as test rows; the real test rows are not used.
 
-        For choosing hyper-parameters. A client with a single training row trains on it and validates nothing.
+        This is for choosing hyper-parameters. A client with a single training row trains on it and has no test rows.
         """
         large = [len(rows) >= 2 for rows in self.train]
         kept, held_out = partition.client_80_20([rows for rows, ok in zip(self.train, large, strict=True) if ok], seed)
@@ -137,17 +146,19 @@ def build_federation(
     non_iid_param
         alpha of the Dirichlet partition, S of the Similarity partition, None for the others.
     num_clients
-        Number of clients; None for natural clients, who are as many as they are.
+        Number of clients; None for natural clients, whose number the data decide.
     seed
-        Of the partition and of the split, which have random streams of their own.
+        Seed of the partition and of the split, which use separate random streams.
     split
         One of `SPLITS`.
     """
     if partitioner not in PARTITIONERS:
         raise unknown_name("partitioner", partitioner, PARTITIONERS)
     split, rows = _rows_to_spread(dataset, split)
-    clients, names = _partition(dataset, rows, partitioner, non_iid_param, num_clients, seed)
-    if split == "official_matched":
+    clients, names = _partition(dataset, rows, partitioner, non_iid_param, num_clients, seed, split)
+    if split == "none":
+        train, test = clients, [np.empty(0, np.int64) for _ in clients]
+    elif split == "official_matched":
         assert dataset.official_test is not None
         train, test = clients, partition.official_matched(clients, dataset.labels, dataset.official_test, seed)
     else:
@@ -163,7 +174,7 @@ def workable(
     num_clients: int | None = None,
     split: str = "auto",
 ) -> tuple[float | None, int | None]:
-    """Non-IID parameter and number of clients for :func:`build_federation`; None is chosen so that all seeds work.
+    """Non-IID parameter and number of clients for :func:`build_federation`; what is None is chosen to suit all seeds.
 
     See :func:`clustpsi.partition.workable`.
     """
@@ -172,21 +183,27 @@ def workable(
 
 
 def _rows_to_spread(dataset: Dataset, split: str) -> tuple[str, Rows]:
-    """The split that is meant, and the rows that go to clients before it."""
+    """The split to use, and the rows that are given to clients before it."""
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     if split == "auto":
         split = "client_80_20" if dataset.official_test is None else "official_matched"
-    if split != "client_80_20" and dataset.official_test is None:
+    if split in ("official_matched", "merge_80_20") and dataset.official_test is None:
         raise ClustPSIError(f"{dataset.name} has no official test part for split {split!r}: use 'client_80_20'")
     rows = np.arange(len(dataset.labels))
-    if dataset.official_test is not None and split != "merge_80_20":
+    if dataset.official_test is not None and split not in ("merge_80_20", "none"):
         rows = np.delete(rows, dataset.official_test)
     return split, rows
 
 
 def _partition(
-    dataset: Dataset, rows: Rows, partitioner: str, non_iid_param: float | None, num_clients: int | None, seed: int
+    dataset: Dataset,
+    rows: Rows,
+    partitioner: str,
+    non_iid_param: float | None,
+    num_clients: int | None,
+    seed: int,
+    split: str,
 ) -> tuple[list[Rows], tuple[str, ...]]:
     """Rows and names of the clients."""
     if (non_iid_param is None) == (partitioner in ("dirichlet", "similarity")):
@@ -197,7 +214,7 @@ def _partition(
             raise ClustPSIError(
                 f"natural clients are as many as the data has, so {num_clients} clients cannot be asked for"
             )
-        return _natural(dataset, rows)
+        return _natural(dataset, rows, least=1 if split == "none" else 2)
     if num_clients is None:
         raise ClustPSIError(f"the {partitioner} partitioner needs a number of clients")
     labels = dataset.labels[rows]
@@ -210,12 +227,12 @@ def _partition(
     return [rows[part] for part in parts], tuple(map(str, range(num_clients)))
 
 
-def _natural(dataset: Dataset, rows: Rows) -> tuple[list[Rows], tuple[str, ...]]:
+def _natural(dataset: Dataset, rows: Rows, least: int) -> tuple[list[Rows], tuple[str, ...]]:
     if dataset.client_ids is None:
         raise ClustPSIError(f"{dataset.name} has no natural clients: use another partitioner than 'natural'")
     parts, numbers = partition.natural(dataset.client_ids.codes[rows])
     names = [dataset.client_ids.names[int(number)] for number in numbers]
-    kept = [client for client, part in enumerate(parts) if len(part) >= 2]
+    kept = [client for client, part in enumerate(parts) if len(part) >= least]
     if not kept:
         raise ClustPSIError(f"no natural client of {dataset.name} has the 2 samples it takes to train and test")
     if len(kept) < len(parts):

@@ -1,6 +1,6 @@
-"""Writing files so that nothing is destroyed or lost: whole or not at all, whatever stops the process.
+"""Write files so that nothing is destroyed or lost: a file is written completely or not at all.
 
-A regular file is replaced by one rename and keeps its permissions; a symbolic link is followed; a device or a pipe is
+A regular file is replaced by one rename and keeps its permissions.  A symbolic link is followed.  A device or a pipe is
 written to, never replaced.
 """
 
@@ -31,7 +31,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file so that it is either there as a whole or not at all, whatever happens meanwhile."""
+    """Write a file completely or not at all, even if the process is killed meanwhile."""
     with writing(path):
         mode = _mode(path)
         if _is_open_end(path, mode):
@@ -54,7 +54,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are absent."""
+    """Make a folder and its missing parents."""
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
 
@@ -77,7 +77,7 @@ def check_writable(path: Path) -> None:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a file is one that :func:`write_atomically` did not come to rename."""
+    """Whether a file was left behind by a :func:`write_atomically` that was killed before its rename."""
     return path.name.startswith(".") and path.name.endswith(UNFINISHED)
 
 
@@ -89,12 +89,12 @@ def _mode(path: Path) -> int | None:
 
 
 def _is_open_end(path: Path, mode: int | None) -> bool:
-    """Whether a path leads to a device, a pipe or a file that somebody holds open, such as /dev/stdout."""
+    """Whether a path leads to a device, a pipe or an open file such as /dev/stdout."""
     return mode is not None and (not stat.S_ISREG(mode) or path.absolute().is_relative_to("/dev"))
 
 
 def _write_through(target: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Write to what cannot be replaced; only whole content, in one go."""
+    """Write to a target that cannot be replaced: the complete content, at once."""
     content = io.BytesIO()  # some writers need to seek, which a pipe cannot
     write(content)
     with target.open("ab" if target.is_file() else "wb") as file:
@@ -102,7 +102,7 @@ def _write_through(target: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 
 def _keep_names(folder: Path) -> None:
-    """Have a folder's new names survive a power cut, where the system can do that."""
+    """Make a folder's new names survive a power cut, where the system supports it."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -19,15 +19,15 @@ Labels = NDArray[np.intp]
 
 SearchName = Literal["best", "plain"]
 
-#: What is searched for: the best solution that is about as good to K-means as the best one known, or, as in the paper,
-#: the solution with the lowest inertia of a few k-means++ starts.
+#: Which solution is chosen: "best" takes the highest silhouette among solutions of nearly the lowest inertia; "plain",
+#: as in the paper, takes the lowest inertia of a few k-means++ starts.
 SEARCHES: tuple[SearchName, ...] = ("best", "plain")
 
 #: Up to this many clusters "best" also starts from k-means++ seedings; beyond, the Ward tree almost always leads to a
 #: lower inertia than ten of them, and they would take most of the time.
 MAX_SEEDED_CLUSTERS = 32
 
-#: Solutions whose inertia is within this fraction of the lowest are equally good to "best": silhouette decides.
+#: For "best", solutions whose inertia is within this fraction of the lowest count as equal, and silhouette decides.
 SAME_INERTIA = 0.02
 
 #: Up to this many points all starts run side by side in NumPy; more are left to compiled loops, which take less time
@@ -76,9 +76,9 @@ class Search:
         )
 
     def _starts(self, j: int) -> int:
-        """How many k-means++ starts j clusters have.
+        """Number of k-means++ starts for j clusters.
 
-        A solution with few clusters costs little, and there K-means has the most different ones.
+        Few clusters have more starts: each costs little, and K-means then ends in the most different solutions.
         """
         if not self.best:
             return self.n_init
@@ -117,14 +117,14 @@ class _Solver(Protocol):
     distances: Floats
 
     def converged(self, j: int, tree: bool, seeds: Labels) -> tuple[Labels, Floats, Floats]:
-        """Where Lloyd's iterations end that start from a Ward tree, if asked for, and from each of the seedings.
+        """Run Lloyd's iterations from the Ward tree, if asked for, and from each seeding.
 
-        Labels (solutions x points), inertias, and the silhouettes that are known already (NaN for the others).
+        Returns labels (solutions x points), inertias, and silhouettes, NaN where they are not computed yet.
         """
         ...
 
     def silhouettes(self, labels: Labels) -> Floats:
-        """Silhouette of each labelling, a row."""
+        """Silhouette of each labelling (one per row)."""
         ...
 
 

@@ -8,7 +8,7 @@ features, and every cut of a tree comes from the one before it. Silhouettes come
 same way.
 
 A cluster's row r stands for the values ``factor * r - offset``. An empty cluster has the offset minus infinity, so that
-it is nobody's nearest. Loops stand for array expressions here because Numba compiles them several times faster.
+it is never the nearest. Loops are used instead of array expressions because Numba compiles them several times faster.
 """
 
 import numpy as np
@@ -132,7 +132,7 @@ def seeded(distances: Floats, weights: Floats, seeds: Integers, labels: Integers
 
 @_compiled
 def silhouettes(distances: Floats, weights: Floats, labels: Integers, number: int, scores: Floats) -> None:
-    """Mean silhouette of all clients for each labelling, a row with clusters from 0 to `number` - 1."""
+    """Mean silhouette of all clients for each labelling (one per row, with clusters 0 to `number` - 1)."""
     points = len(weights)
     sums, sizes, factors, offsets = np.empty((number, points)), np.empty(number), np.empty(number), np.empty(number)
     clusters, everyone, other, mean = np.arange(number), np.arange(points), np.arange(points), np.empty(points)
@@ -212,7 +212,7 @@ def _follow(
     rows: Floats, factors: Floats, offsets: Floats, clusters: Integers,
     changed: Integers, is_changed: Flags, redo: Flags, own: Integers, best: Integers, value: Floats,
 ) -> None:  # fmt: skip
-    """Bring each point's best cluster up to date after some have changed; `redo` marks points that look at all."""
+    """Update each point's best cluster after some clusters changed; `redo` marks points that must compare all."""
     points = len(best)
     wanted, number = np.empty(points, np.int64), 0
     for x in range(points):
@@ -257,9 +257,9 @@ def _choose(
 
 @_compiled
 def _silhouette(sums: Floats, weights: Floats, sizes: Floats, labels: Integers, between: Floats) -> float:
-    """Mean over all clients, of whom one alone in its cluster scores 0; NaN without 2 clusters or with one for each.
+    """Mean over all clients; NaN for fewer than 2 clusters or one for each client.
 
-    Clients that share a point are at distance 0 of each other.
+    A client alone in its cluster scores 0.  Clients that share a point are at distance 0 of each other.
     """
     total, clients, used = 0.0, 0.0, 0
     seen = np.zeros(len(sizes), np.bool_)

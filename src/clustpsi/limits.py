@@ -1,4 +1,4 @@
-"""What fits into this machine: asked before any work, so that too much is a sentence and not the end of the process."""
+"""What fits into this machine's memory: checked before any work, so that too much gives an error instead of a crash."""
 
 import os
 
@@ -9,7 +9,7 @@ COPIES = 2  # of an order of visits: the one that is made, and the device's
 
 
 def memory() -> int | None:
-    """Bytes of this machine's memory, where the system tells."""
+    """Bytes of memory of this machine, or None where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows
@@ -17,7 +17,7 @@ def memory() -> int | None:
 
 
 def check_visits(rows: int, epochs: int, whose: str, at_once: int = 1) -> None:
-    """Refuse an order of visits (so many epochs over so many rows, ``at_once`` of them) that memory cannot hold.
+    """Raise if the lists of rows to visit (epochs x rows, ``at_once`` lists) do not fit into memory.
 
     >>> check_visits(1_000, 5, "the largest client")
     """

@@ -1,6 +1,6 @@
-"""Who holds which rows: ways to spread labelled data over clients, and to set aside each client's test rows.
+"""Partitions: ways to spread labelled data over clients, and to set aside each client's test rows.
 
-Every partitioner gives one array of row numbers a client. The paper's are Dirichlet and Similarity.
+Every partitioner returns one array of row numbers per client. The paper uses Dirichlet and Similarity.
 """
 
 import logging
@@ -20,12 +20,12 @@ Sizes = tuple[int, ...]  # rows of each class
 #: Names on the command line.
 PARTITIONERS = ("dirichlet", "similarity", "iid", "natural")
 
-#: A Dirichlet pass takes the random numbers of shuffling all rows once: so many rows take about 12 seconds. The paper's
-#: seeds need up to 3.4e9 (CIFAR-10's official training part, 100 clients, alpha 0.05).
+#: A Dirichlet pass shuffles all rows once. Shuffling this many rows in all takes about 12 seconds. The paper's seeds
+#: need up to 3.4e9 (CIFAR-10's official training part, 100 clients, alpha 0.05).
 MAX_SHUFFLED_ROWS = 4_000_000_000
 MAX_PASSES = 100_000
 
-#: What a partition is where nobody says: strongly skewed, over a few clients.
+#: The default partition: strongly skewed, over a few clients.
 DEFAULT_LEVELS = {"dirichlet": 0.1, "similarity": 0.03}
 DEFAULT_CLIENTS = 20
 
@@ -34,15 +34,15 @@ SKEWED_ALPHAS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 MILD_ALPHAS = (2.0, 5.0, 10.0, 50.0)
 FEWER_CLIENTS = (20, 15, 10, 8, 6, 5, 4, 3, 2)
 
-#: Fewest samples of a client: FedArtML's of a Dirichlet partition, and what it takes to train and test.
+#: Fewest samples per client: FedArtML's minimum for Dirichlet partitions, and one sample each to train and test.
 MIN_DIRICHLET_SAMPLES = 10
 MIN_SAMPLES = 2
 
-#: Settings count as workable if a good pass comes soon: after 100 to 1,000 passes, as many as shuffle so many rows.
+#: Settings count as workable if a good pass comes soon: within 100 to 1,000 passes that shuffle this many rows in all.
 QUICK_ROWS = 20_000_000
 FEWEST_QUICK_PASSES, MOST_QUICK_PASSES = 100, 1_000
 
-#: So many Dirichlet passes are made by NumPy, the others by compiled loops, which take a moment to load.
+#: NumPy makes the first Dirichlet passes; compiled loops, which take a moment to load, make the others.
 FIRST_PASSES = 8
 
 _log = logging.getLogger(__name__)
@@ -59,24 +59,24 @@ def dirichlet(
 ) -> list[Rows]:
     """Spread every class over the clients in proportions drawn from a symmetric Dirichlet distribution.
 
-    Index for index what FedArtML 0.1.33 gives "without class completion" for the same seed. Class by class, clients
-    that already hold their fair share N/K get nothing more; whole passes over the classes are repeated, with fresh
-    draws, until every client has `min_samples` (FedArtML: 10, and no end to the passes).
+    The result equals that of FedArtML 0.1.33 "without class completion" for the same seed, index for index. Classes are
+    dealt out one by one, and clients that already hold their fair share N/K get nothing more. Passes over all classes
+    are repeated with new draws until every client has `min_samples` (FedArtML: 10, with no limit on passes).
 
     Parameters
     ----------
     labels
         Class of every row, integers from 0.
     num_clients
-        At least 2, at most one a row.
+        At least 2, and at most the number of rows.
     alpha
         Concentration, above 0: the smaller, the fewer classes a client has.
     seed
         0 to 2**31 - 1. Seeds that differ by a multiple of 100 share some of their draws, as in FedArtML.
     min_samples
-        Fewest samples of a client.
+        Fewest samples per client.
     max_passes
-        Give up after so many passes, or earlier once they have shuffled `MAX_SHUFFLED_ROWS` rows in all.
+        Give up after this many passes, or earlier once they have shuffled `MAX_SHUFFLED_ROWS` rows in all.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _require(
     min_samples: int = MIN_DIRICHLET_SAMPLES,
     max_passes: int = MAX_PASSES,
 ) -> int:
-    """The first pass that gives every client enough, or an error that names settings which work for all the seeds."""
+    """The first pass that gives every client enough samples; else an error names settings that work for all seeds."""
     rows = sum(class_sizes)
     settings = f"{rows} samples of {len(class_sizes)} classes over {num_clients} clients"
     if num_clients * min_samples > rows:
@@ -128,7 +128,7 @@ def _require(
 def _good_pass(
     class_sizes: Sizes, num_clients: int, alpha: float, seed: int, min_samples: int, passes: int
 ) -> tuple[int | None, int]:
-    """The first of so many passes that gives every client enough, and the most that the smallest client ever had."""
+    """The first pass that gives every client enough samples, and the largest size that the smallest client ever had."""
     passes = min(passes, (2**32 - seed) // (100 * len(class_sizes)))  # NumPy has no seeds beyond
     most = 0
     for number in range(min(passes, FIRST_PASSES)):
@@ -154,7 +154,7 @@ def _good_pass(
 def _dirichlet_pass(class_sizes: Sizes, num_clients: int, alpha: float, seed: int, number: int) -> Rows:
     """Samples of every class for every client (C x K) in one pass.
 
-    :mod:`clustpsi.dirichlet_loops` has the same, compiled.
+    :mod:`clustpsi.dirichlet_loops` has a compiled version.
     """
     random = np.random.RandomState(0)
     concentration = np.full(num_clients, alpha)
@@ -186,7 +186,7 @@ def _first_seed(class_sizes: Sizes, seed: int, number: int) -> int:
 
 
 def _deal(classes: Rows, shares: Rows, first_seed: int, seed: int) -> list[Rows]:
-    """The rows behind the shares of a pass: deal out every shuffled class, then shuffle every client."""
+    """Turn the shares of a pass into rows: deal out every shuffled class, then shuffle every client's rows."""
     random = np.random.RandomState(0)
     hands: list[list[Rows]] = [[] for _ in range(shares.shape[1])]
     for label, of_class in enumerate(_rows_by_label(classes, len(shares))):
@@ -204,8 +204,8 @@ def _deal(classes: Rows, shares: Rows, first_seed: int, seed: int) -> list[Rows]
 def similarity(labels: ArrayLike, num_clients: int, s: float, seed: int) -> list[Rows]:
     """Give every client the same number of rows, a fraction `s` of them drawn at random and the rest sorted by label.
 
-    With s = 0 clients have one class, or two at a class border; with s = 1 they are IID. What is left after dealing
-    equal numbers, fewer than 2 K rows, belongs to no client.
+    With s = 0 clients have one class, or two at a class border; with s = 1 they are IID. The fewer than 2 K rows that
+    remain after dealing out equal numbers belong to no client.
 
     >>> labels = np.repeat([0, 1], 50)
     >>> [np.bincount(labels[rows], minlength=2).tolist() for rows in similarity(labels, num_clients=4, s=0.0, seed=42)]
@@ -231,7 +231,7 @@ def similarity(labels: ArrayLike, num_clients: int, s: float, seed: int) -> list
 
 
 def iid(labels: ArrayLike, num_clients: int, seed: int) -> list[Rows]:
-    """Deal the rows out at random; sizes differ by one at most.
+    """Deal the rows out at random; sizes differ by at most one.
 
     >>> [len(rows) for rows in iid(np.zeros(10, dtype=int), num_clients=3, seed=42)]
     [4, 3, 3]
@@ -248,7 +248,7 @@ def natural(client_ids: ArrayLike) -> tuple[list[Rows], tuple[str, ...]]:
     """
     ids = np.asarray(client_ids)
     if ids.ndim != 1 or ids.size == 0:
-        raise ClustPSIError(f"client ids must be a non-empty list with one id a row, but their shape is {ids.shape}")
+        raise ClustPSIError(f"client ids must be a non-empty list with one id per row, but their shape is {ids.shape}")
     names, client = np.unique(ids, return_inverse=True)
     return _rows_by_label(client, len(names)), tuple(map(str, names))
 
@@ -306,11 +306,11 @@ def workable(
     non_iid_param: float | None = None,
     num_clients: int | None = None,
 ) -> tuple[float | None, int | None]:
-    """Non-IID parameter and number of clients with which there is a partition for every seed.
+    """Non-IID parameter and number of clients for which every seed has a partition.
 
-    What is given stays. What is not is the default (alpha 0.1, S 0.03, 20 clients) or, where there is no such partition
-    of these labels or none is found at once, the nearest that works: first a larger alpha, then fewer clients. A
-    :class:`ClustPSIWarning` says so. The answer depends on the set of seeds, not on their order.
+    Values that are given stay. The others are the defaults (alpha 0.1, S 0.03, 20 clients). If these labels have no
+    such partition, or none is found at once, the nearest values that work are taken: first a larger alpha, then fewer
+    clients. A :class:`ClustPSIWarning` says so. The answer depends on the set of seeds, not on their order.
 
     Parameters
     ----------
@@ -319,14 +319,14 @@ def workable(
     partitioner
         One of `PARTITIONERS`; natural clients have neither parameter nor number.
     seeds
-        Of all partitions that are to be made with these settings.
+        Seeds of all partitions that will be made with these settings.
     non_iid_param, num_clients
         What the user asked for, None for the rest.
 
     Raises
     ------
     InfeasiblePartition
-        When there is no such partition; the message names settings near by that work.
+        When there is no such partition; the message names similar settings that work.
 
     Examples
     --------
@@ -408,7 +408,7 @@ def _first_workable(
 def _what_works(
     sizes: Sizes, num_clients: int, alpha: float, seeds: Sequence[int], min_samples: int = MIN_DIRICHLET_SAMPLES
 ) -> str:
-    """Settings near those that do not work: a larger alpha, fewer clients, or else other values of both."""
+    """Settings that work, near those that do not: a larger alpha, fewer clients, or other values of both."""
     larger = [(each, num_clients) for each in (*SKEWED_ALPHAS, *MILD_ALPHAS) if each > alpha]
     found = [_first_workable(sizes, larger, seeds, min_samples)]
     low, high = 1, min(num_clients, sum(sizes) // min_samples + 1)  # one client is no federation; `high` does not work

@@ -30,7 +30,7 @@ def printable(text: str) -> str:
 def console(*, stderr: bool = False, text: StringIO | None = None) -> Console:
     """A console that prints text as it is: no markup, no emoji codes, no colours by guess.
 
-    A terminal's lines are wrapped between words, those of a file or a pipe, or of ``text``, are not.
+    Lines are wrapped between words on a terminal, but not in a file, a pipe or ``text``.
     """
     is_terminal = None if text is None else False  # None: whatever the stream is
     shown = Console(file=text, stderr=stderr, force_terminal=is_terminal, markup=False, emoji=False, highlight=False)

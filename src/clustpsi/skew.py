@@ -12,7 +12,7 @@ from clustpsi.errors import ClustPSIError, unknown_name
 
 Smoothing = Literal["additive", "clip", "laplace"]
 
-#: How a class that a client does not have is kept from making PSI infinite, and the default strength of each way.
+#: Ways to keep PSI finite for a class that a client does not have, and the default strength of each.
 SMOOTHINGS: dict[str, float] = {"additive": 1e-6, "clip": 1e-4, "laplace": 0.5}
 
 #: Most samples of a federation: up to here every count and every sum of counts is exact in double precision.
@@ -86,7 +86,7 @@ def psi_terms(
 
     Returns
     -------
-    (K, C) array, zero or more everywhere. A class with P = 0 is no class of the federation: its column is zero.
+    (K, C) array of values that are zero or more. The column of a class that nobody has (P = 0) is zero.
 
     Examples
     --------
@@ -163,7 +163,8 @@ def hellinger(counts: ArrayLike) -> float:
 def jensen_shannon(counts: ArrayLike) -> float:
     """Jensen-Shannon distance of all clients to their unweighted mean, as FedArtML defines it; 0 to 1.
 
-    The root of the divergence in bits, which is divided by its bound log2(K) when there are more than two clients.
+    This is the root of the divergence in bits; with more than two clients the divergence is first divided by its bound
+    log2(K).
 
     >>> jensen_shannon([[5, 0], [0, 7]])
     1.0
@@ -183,9 +184,9 @@ def jensen_shannon(counts: ArrayLike) -> float:
 def earth_mover(counts: ArrayLike) -> float:
     """FedArtML's earth mover's distance, which compares the *sorted* probabilities of two clients; 0 to 1.
 
-    It takes the probabilities of a client for a sample of numbers, so it does not see which class they belong to: two
-    clients with one class each are at distance 0 even when the classes differ. Kept as it is because the paper
-    compares with it; :func:`label_earth_mover` is the distance between label distributions.
+    It treats the probabilities of a client as a sample of numbers and ignores which class they belong to. So two
+    clients with one class each are at distance 0 even when the classes differ. It stays as it is because the paper
+    compares with it. :func:`label_earth_mover` is the distance between label distributions.
 
     >>> earth_mover([[5, 0], [0, 7]])
     0.0

@@ -1,4 +1,4 @@
-"""Where randomness comes from: one independent stream for each purpose, so that no use of chance disturbs another."""
+"""Random numbers: one independent stream per purpose, so that one use of random numbers never changes another."""
 
 from enum import IntEnum
 
@@ -13,6 +13,8 @@ class Stream(IntEnum):
     SAMPLING = 2
     TRAINING = 3
     METHOD = 4
+    HELD_OUT = 5
+    SCORED = 6
 
 
 def generator(seed: int, stream: Stream, *position: int) -> np.random.Generator:

@@ -8,10 +8,12 @@ results are kept in `.mutants/`, by the hash of everything that they depend on.
 """
 
 import argparse
+import ast
 import hashlib
 import json
 import os
 import queue
+import select
 import shutil
 import signal
 import subprocess
@@ -21,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,27 +63,35 @@ class Workspace:
         if not Path(found.stdout.strip()).is_relative_to(root):
             raise SystemExit(f"tests would import {found.stdout.strip()} instead of the copy in {root}")
 
+        # Without a buffer: a line that waits in one is a line that `select` does not see.
+        nursery = [sys.executable, str(Path(__file__).with_name("nursery.py"))]
+        self._nursery = subprocess.Popen(
+            nursery, cwd=root, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+
+    def close(self) -> None:
+        self._nursery.kill()
+        self._nursery.wait()
+
     def test(self, tests: Sequence[str], limit: float) -> Verdict:
         """Run tests until the first failure."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+        assert self._nursery.stdin is not None
         start = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            cwd=self.root,
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        arguments = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+        self._nursery.stdin.write(json.dumps(arguments).encode() + b"\n")
+        process = self._answer()
         try:
-            code = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            return Verdict("timeout", time.monotonic() - start)
+            if not select.select([self._nursery.stdout], [], [], limit)[0]:
+                return Verdict("timeout", time.monotonic() - start)
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # the tests and the processes they started
-                process.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)  # the tests and the processes they started
+            code = self._answer()
         return Verdict("failed" if code else "passed", time.monotonic() - start)
+
+    def _answer(self) -> int:
+        assert self._nursery.stdout is not None
+        return int(self._nursery.stdout.readline())
 
     @contextmanager
     def containing(self, fault: Fault) -> Iterator[None]:
@@ -111,7 +121,7 @@ class Known:
     def __init__(self, path: Path, root: Path) -> None:
         self.path, self.root, self._lock = path, root, threading.Lock()
         self._verdicts: dict[str, list[object]] = json.loads(path.read_text()) if path.exists() else {}
-        self._source = digest(path.read_bytes() for path in sorted((root / "src").rglob("*.py")))
+        self._source = digest(instructions(path) for path in sorted((root / "src").rglob("*.py")))
 
     def key(self, tests: Sequence[str], fault: Fault | None) -> str:
         contents = [path.read_bytes() for path in [*files_of(tests, self.root), self.root / "tests" / "conftest.py"]]
@@ -138,6 +148,15 @@ def digest(parts: Iterable[bytes]) -> str:
     return total.hexdigest()[:20]
 
 
+def instructions(path: Path) -> bytes:
+    """A module without layout, comments and docstrings: rewording them makes no verdict out of date."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree).encode()
+
+
 @contextmanager
 def workers(number: int) -> Iterator[ThreadPoolExecutor]:
     """Threads that end with the work under way, and not with all that is waiting, if something stops them."""
@@ -152,7 +171,11 @@ def examine(faults: Sequence[Fault], jobs: int, limit: float, again: bool) -> di
     """Verdicts on faults; first of all the tests they are left to must pass without a fault."""
     selections = list(dict.fromkeys(fault.tests for fault in faults))
     verdicts: dict[Fault, Verdict] = {}
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, workers(jobs) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        ExitStack() as workspaces,
+        workers(jobs) as pool,
+    ):
         source = Path(folder) / "source"  # as it is now: the tree may be worked on meanwhile
         copy_tree(ROOT, source)
         known = Known(RESULTS, source)
@@ -167,7 +190,7 @@ def examine(faults: Sequence[Fault], jobs: int, limit: float, again: bool) -> di
             free = idle.get()
             try:
                 if isinstance(free, int):  # a copy is made when it is needed
-                    free = Workspace(source, Path(folder) / str(free))
+                    free = workspaces.enter_context(closing(Workspace(source, Path(folder) / str(free))))
                 if fault is None:
                     verdict = free.test(tests, limit)
                 else:

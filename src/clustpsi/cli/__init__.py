@@ -1,6 +1,6 @@
 """The command line: ``clustpsi COMMAND``.
 
-Nothing is imported here that takes time: whoever presses Ctrl-C while the commands load gets a sentence too.
+Nothing that takes time is imported here, so that Ctrl-C gives one sentence even while the commands load.
 """
 
 import io
@@ -13,7 +13,7 @@ from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a mistake of the user's is one sentence and exit code 2, never a traceback."""
+    """Run the command line; a user's mistake gives one sentence and exit code 2, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # ± on a terminal that only knows ASCII is no error
@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> None:
     from clustpsi.cli.app import app
+    from clustpsi.cli.report import with_file
     from clustpsi.printing import printable
 
     def note(
@@ -37,7 +38,7 @@ def _run(arguments: list[str] | None) -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        """A warning as one line; the place in the code is of no use to whoever reads it here."""
+        """A warning as one line, without its place in the code, which is of no use here."""
         print(f"note: {printable(str(message))}", file=sys.stderr)
 
     warnings.simplefilter("once", ClustPSIWarning)
@@ -46,7 +47,7 @@ def _run(arguments: list[str] | None) -> None:
     try:
         if any("\0" in each for each in arguments):
             raise ClustPSIError("an argument has a NUL character, which no name or number may have")
-        app(args=arguments, prog_name="clustpsi")
+        app(args=with_file(arguments), prog_name="clustpsi")
     except (ClustPSIError, OSError, MemoryError) as error:
         print(f"error: {printable(_sentence(error))}", file=sys.stderr)
         raise SystemExit(2) from None

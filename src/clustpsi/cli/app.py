@@ -1,11 +1,27 @@
-"""The commands, put together."""
+"""All commands as one program."""
 
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from clustpsi.cli import data, diagnose, figure, methods, run, study, sweep, table, tune
+from clustpsi.cli import (
+    data,
+    describe,
+    diagnose,
+    explore,
+    export,
+    federation,
+    figure,
+    methods,
+    predict,
+    report,
+    run,
+    study,
+    sweep,
+    table,
+    tune,
+)
 
 app = typer.Typer(
     name="clustpsi",
@@ -31,11 +47,17 @@ def clustpsi(
 
 
 app.command("run")(run.command)
+app.command("predict")(predict.command)
+app.command("describe")(describe.command)
+app.command("export")(export.command)
 app.command("diagnose")(diagnose.command)
 app.command("sweep")(sweep.command)
 app.command("tune")(tune.command)
+app.command("explore")(explore.command)
 app.command("methods")(methods.command)
 app.command("figure")(figure.command)
+app.command("report")(report.command)
+app.add_typer(federation.app, name="federation")
 app.add_typer(study.app, name="study")
 app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")

@@ -1,4 +1,4 @@
-"""``clustpsi data``: what data sets there are, getting them, and checking them."""
+"""``clustpsi data``: list, get and check data sets."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from clustpsi.datasets.catalogue import Entry
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.printing import console, print_table, printable
 
-app = typer.Typer(help="The data sets: which are there, getting them, checking them.")
+app = typer.Typer(help="List, get and check data sets.")
 
 DataDir = Annotated[
     Path | None,
@@ -78,7 +78,7 @@ def get(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Download a data set, going on where an interrupted download stopped; or say what to fetch by hand."""
+    """Download a data set, or say what to fetch by hand. An interrupted download continues where it stopped."""
     from clustpsi.datasets.download import fetch
 
     entry = _entry(name)
@@ -122,7 +122,7 @@ def check(
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Read data sets afresh from their files and verify what is known about their content."""
+    """Read data sets again from their files and check their content as far as it is known."""
     from clustpsi.datasets.verify import verify
 
     folder = data_folder(data_dir or context.obj)

@@ -10,22 +10,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clustpsi.cli.notes import Quiet, notes
 from clustpsi.cli.options import config_options, with_options
+from clustpsi.cli.report import Report, repeated
 from clustpsi.printing import console, counted, print_table, printable
 from clustpsi.runs.config import column_names
 
 if TYPE_CHECKING:
     from clustpsi.diagnosis import Diagnosis
+    from clustpsi.report.advice import Advice
 
 STYLE = {"none": "green", "moderate": "yellow", "major": "red"}
 SHIFT = {"none": "no significant shift", "moderate": "moderate shift", "major": "major shift"}
 READING = ("drop", "drop_unlabelled", "min_class", "sep", "no_header")  # options that run has as well
 SHOWN = 50  # clients in the terminal; --json has them all
-WEAK = 0.25  # silhouette below which Kaufman and Rousseeuw (1990) see no substantial structure
 
 
 def command(
     *,
+    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(
@@ -38,10 +41,20 @@ def command(
         int | None,
         typer.Option(min=1, max=10_000_000, help="Number of clusters.", show_default="the best silhouette decides"),
     ] = None,
-    psi_features: Annotated[str, typer.Option(help="Client descriptor: psi (the paper's) or signed.")] = "psi",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="Values of the options below: robust (signed, laplace, all clients together below a WPSI of 0.1 above "
+            "chance) or paper (psi, additive, always clusters)."
+        ),
+    ] = "robust",
+    psi_features: Annotated[
+        str | None, typer.Option(help="Client descriptor: psi or signed.", show_default="the preset's")
+    ] = None,
     psi_smoothing: Annotated[
-        str, typer.Option(help="What replaces zero shares in PSI: additive, clip or laplace.")
-    ] = "additive",
+        str | None,
+        typer.Option(help="What replaces zero shares in PSI: additive, clip or laplace.", show_default="the preset's"),
+    ] = None,
     psi_epsilon: Annotated[
         float | None, typer.Option(help="Strength of the smoothing.", show_default="the smoothing's own")
     ] = None,
@@ -52,29 +65,57 @@ def command(
         ),
     ] = "best",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of K-means++.")] = 0,
+    report: Report = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     **reading: Any,
 ) -> None:
     """Measure the label skew of a federation, name the classes that drive it, and cluster its clients."""
     from clustpsi.diagnosis import diagnose
+    from clustpsi.report.advice import advise
 
+    told = notes(quiet)
+    if report is not None:
+        from clustpsi.report.page import check_output
+
+        check_output(report)
+
+    said = {"features": psi_features, "smoothing": psi_smoothing}
     options: dict[str, Any] = {
-        "features": psi_features,
-        "smoothing": psi_smoothing,
+        **{key: value for key, value in said.items() if value is not None},
+        "preset": preset,
         "epsilon": psi_epsilon,
         "search": psi_search,
         "random_state": seed,
         "n_clusters": "auto" if tau_clusters is None else tau_clusters,
     }
     reading["drop"] = column_names(reading["drop"])
-    report = diagnose(file, label=label, client=client, **reading, **options)
+    found = diagnose(file, label=label, client=client, **reading, **options)
+    advice = advise(found.counts)
     if as_json:
-        print(json.dumps(report.as_dict() | {"advice": advice(report)}, indent=2))
+        told_all = {"cautions": found.cautions(), "advice": {"method": advice.method, "text": advice.sentences}}
+        print(json.dumps(found.as_dict() | told_all, indent=2))
     else:
-        _print(report, console())
+        _print(found, console())
+        _print_advice(advice, console())
+    if report is not None:
+        from clustpsi.report.page import skew_report, write_report
+
+        kinds = {"psi": "signed", "signed": "psi"}
+        options["features"] = kinds[found.clustering.features]
+        other = diagnose(found.counts, found.client_names, found.class_names, **options)
+        write_report(report, skew_report(found, other, file.name, repeated(context, "report", "quiet", "as_json")))
+        told.print(printable(f"report in {report}"), style="dim")
 
 
 with_options(command, [each for each in config_options() if each.name in READING])
+
+
+def _print_advice(advice: "Advice", to: Console) -> None:
+    to.print("\nWhat to do", style="bold")
+    for sentence in advice.sentences:
+        to.print(printable(sentence))
+    to.print(printable(advice.source), style="dim")
 
 
 def _print(report: "Diagnosis", to: Console) -> None:
@@ -82,6 +123,7 @@ def _print(report: "Diagnosis", to: Console) -> None:
 
     clients, classes = len(report.client_names), len(report.class_names)
     to.print(f"{counted(clients, 'client')}, {counted(classes, 'class')}, {counted(report.counts.sum(), 'sample')}")
+    to.print(_settings(report))
     wpsi = report.measures["wpsi"]
     shift = band(wpsi)
     to.print(
@@ -94,6 +136,16 @@ def _print(report: "Diagnosis", to: Console) -> None:
     _print_measures(report, to)
     _print_clients(report, to)
     _print_clusters(report, to)
+
+
+def _settings(report: "Diagnosis") -> str:
+    """What PSI and clusters were made with."""
+    clustering, other = report.clustering, "paper" if report.preset == "robust" else "robust"
+    together = f", together below a WPSI of {clustering.min_wpsi:g} above chance" if clustering.min_wpsi else ""
+    return (
+        f"preset {report.preset}: {clustering.features} features, {clustering.smoothing} smoothing{together} "
+        f"(--preset {other} for the other)"
+    )
 
 
 def _print_measures(report: "Diagnosis", to: Console) -> None:
@@ -138,23 +190,5 @@ def _print_clusters(report: "Diagnosis", to: Console) -> None:
         )
         named = f"{' '.join(members[:20])}{' ...' if len(members) > 20 else ''}"
         to.print(printable(f"  {c}: {counted(len(members), 'client')} ({top}): {named}"))
-    for text in advice(report):
+    for text in report.cautions():
         to.print(f"note: {text}", style="yellow")
-
-
-def advice(report: "Diagnosis") -> list[str]:
-    """What speaks against taking the clusters at face value, a sentence each."""
-    clustering, found = report.clustering, []
-    score = clustering.silhouette_scores_.get(clustering.n_clusters_)
-    if score is not None and score < WEAK:
-        found.append(
-            f"a silhouette of {score:.3f} is weak (below {WEAK}: no substantial structure, after Kaufman and "
-            "Rousseeuw), so the clusters may be chance"
-        )
-    alone = int((np.bincount(clustering.labels_) == 1).sum())
-    if alone and clustering.n_clusters_ > 1:
-        have = "has" if alone == 1 else "have"
-        found.append(
-            f"{counted(alone, 'cluster')} of {clustering.n_clusters_} {have} a single client, which would train alone"
-        )
-    return found

@@ -55,7 +55,7 @@ def command(
     quiet: Quiet = False,
     **reading: Any,
 ) -> None:
-    """Draw a figure, and write the data it shows beside it as CSV."""
+    """Draw a figure, and write its data beside it as CSV."""
     from clustpsi.report import figures  # here, because --help needs neither SciPy nor scikit-learn
     from clustpsi.runs.frame import parse_filters
 

@@ -1,4 +1,4 @@
-"""Lists on the command line: values with commas between them."""
+"""Comma-separated lists on the command line."""
 
 from typing import Annotated, TypeVar
 
@@ -12,7 +12,7 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SETTING=VALUE,...",
-        help="Only runs with one of these values of a setting (none: without a value); once for each setting.",
+        help="Only runs in which a setting has one of these values (none: no value); once per setting.",
     ),
 ]
 
@@ -58,7 +58,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def joined(values: tuple[float, ...]) -> str:
-    """The text that :func:`numbers` gives these values for.
+    """The text from which :func:`numbers` gives these values.
 
     >>> joined((50, 0.7))
     '50,0.7'

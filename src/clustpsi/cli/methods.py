@@ -1,4 +1,4 @@
-"""``clustpsi methods``: what there is to compare."""
+"""``clustpsi methods``: the methods that can be compared."""
 
 import json
 from typing import Annotated, Any
@@ -38,7 +38,7 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.
 
 
 def _in_words(kind: type[Method], key: str) -> str:
-    """What a parameter's help says happens by default."""
+    """What a parameter's help says about its default."""
     text: str = kind.__dataclass_fields__[key].metadata["help"]
     return text.partition("(default: ")[2].rpartition(")")[0]
 

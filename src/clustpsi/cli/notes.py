@@ -1,4 +1,4 @@
-"""What a command says besides its result: notes and progress on standard error, which --quiet silences."""
+"""Notes and progress of commands, on standard error; --quiet silences them."""
 
 import warnings
 from typing import Annotated

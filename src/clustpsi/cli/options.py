@@ -1,4 +1,4 @@
-"""Command-line options made from the dataclasses that define them, so that each is written down once."""
+"""Command-line options, made from the dataclasses that define them, so that each is defined once."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ MOST_WORKERS = 1024
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What the shell offers for a name, or for the last of several with commas between them.
+    """Completions of a name, or of the last name in a comma-separated list.
 
     >>> completing(["fedavg", "fedprox", "local"])("local,fed")
     ['local,fedavg', 'local,fedprox']
@@ -47,10 +47,10 @@ Methods = Annotated[
 
 
 def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
-    """Give a command that takes ``**options`` these options besides its own.
+    """Give a command that takes ``**options`` these options in addition to its own.
 
-    Of two options with one name the command's own counts, then the first: another package's method may have a parameter
-    that is called like a setting of the run.
+    If two options have the same name, the command's own counts, then the first: a method of another package may have a
+    parameter with the name of a setting.
     """
     signature = inspect.signature(command)
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -58,7 +58,9 @@ def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Param
     for each in parameters:
         named.setdefault(each.name, each)
     added = [each for name, each in named.items() if name not in signature.parameters]
-    command.__signature__ = signature.replace(parameters=[*added, *own])  # type: ignore[attr-defined]
+    needed = [each for each in own if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
+    others = [each for each in own if each not in needed]
+    command.__signature__ = signature.replace(parameters=[*needed, *added, *others])  # type: ignore[attr-defined]
     hints = get_type_hints(command, include_extras=True)
     command.__annotations__ = {each.name: each.annotation for each in added} | {
         each.name: hints[each.name] for each in own
@@ -109,7 +111,7 @@ def method_options() -> list[inspect.Parameter]:
 
 
 def _presets() -> dict[str, str]:
-    """The presets, and what each sets."""
+    """The presets and the values that each sets."""
     sets: dict[str, list[str]] = {PAPER: ["the defaults"]}
     for kind in method_types().values():
         for name, values in kind.presets.items():
@@ -119,7 +121,7 @@ def _presets() -> dict[str, str]:
 
 
 def _help(parameter: "Field[Any]") -> str:
-    """What an option means, and what it may be."""
+    """The help of an option: what it means and which values it may have."""
     choices, allowed = parameter.metadata["choices"], bounds(parameter.metadata)
     text: str = parameter.metadata["help"]
     return f"{text}: {', '.join(choices)}" if choices else f"{text}; {allowed}" if allowed else text
@@ -140,9 +142,9 @@ def _option(
 
 
 def chosen_methods(asked: str | Sequence[str], parameters: dict[str, Any]) -> list[str]:
-    """The methods of a comma-separated text or of a list, each with those of the given parameters that it has.
+    """The methods of a comma-separated text or a list, each with those of the given parameters that it has.
 
-    What a method's specification says itself counts more than a preset or a parameter.
+    A value in a method's own specification takes precedence over a preset or a parameter.
     """
     given = {key: as_text(value) for key, value in parameters.items() if value is not None}
     preset = given.pop("preset", PAPER)

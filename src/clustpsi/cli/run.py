@@ -27,12 +27,17 @@ from clustpsi.cli.options import (
     method_options,
     with_options,
 )
+from clustpsi.cli.report import Report
+from clustpsi.cli.report import write as write_report
 from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.methods import short_spec
 from clustpsi.printing import console, counted, print_table, printable
+from clustpsi.report.glossary import CONSTANTS
 from clustpsi.runs.config import Config
+from clustpsi.saved import NAME as MODEL
 
 if TYPE_CHECKING:
-    from clustpsi.runs.run import Progress as RunProgress
+    from clustpsi.runs.course import Progress as RunProgress
     from clustpsi.runs.store import RunFolder
 
 SETTINGS = {each.name for each in fields(Config)}
@@ -50,15 +55,9 @@ SCORES = {
 ALWAYS = ("global_accuracy", "ad", "sdad", "worst10")
 ON_REQUEST = tuple(key for key in SCORES if key not in ALWAYS)
 
-#: Answers that need no training, as a run's summary names them.
-CONSTANTS = {
-    "client": "Constant: client's most frequent class",
-    "federation": "Constant: everybody's most frequent class",
-}
-
 
 def command(
-    agg_method: Methods = "fedavg,local,clust_psi_pfl",
+    agg_method: Methods = "fedavg,local,clust_psi_pfl,prior_pfl",
     seeds_list: Annotated[
         str, typer.Option(help="Seeds, comma-separated; each is a partition, a split and an initial model of its own.")
     ] = "42,0,1",
@@ -67,7 +66,10 @@ def command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what is there already.")] = False,
     save_models: Annotated[
         bool,
-        typer.Option("--save-models", help="Keep the final models (models.npz); a run without them is computed again."),
+        typer.Option(
+            "--save-models",
+            help="Keep the models (model.safetensors, for clustpsi predict); a run without them is computed again.",
+        ),
     ] = False,
     data_dir: Annotated[
         Path | None,
@@ -88,6 +90,7 @@ def command(
             help=f"More columns, comma-separated: {', '.join(ON_REQUEST)}.", autocompletion=completing(ON_REQUEST)
         ),
     ] = None,
+    report: Report = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     **options: Any,
@@ -100,6 +103,10 @@ def command(
     if resume and fresh:
         raise ClustPSIError("--resume goes on with a run and --fresh starts it again: give one of them")
     columns = (*ALWAYS, *_more_scores(scores))
+    if report is not None:
+        from clustpsi.report.page import check_output
+
+        check_output(report)
     settings = {key: value for key, value in options.items() if key in SETTINGS}
     methods = chosen_methods(agg_method, {key: value for key, value in options.items() if key not in SETTINGS})
     seeds = parse_seeds(seeds_list)
@@ -131,7 +138,7 @@ def command(
         for config in configs:
             folder = store.folder(config)
             folders.setdefault(config.agg_method, []).append(folder)
-            without_models = folder.finished and save_models and not (folder / "models.npz").exists()
+            without_models = folder.finished and save_models and not (folder / MODEL).exists()
             if folder.finished and not fresh and not without_models:
                 watcher.skip(config, "finished before; --fresh computes it again")
                 continue
@@ -151,14 +158,16 @@ def command(
     if as_json:
         shared = {key: value for key, value in first.cell.items() if key != "seed"}
         kinds = [asdict(column) for column in data.columns]
-        report = {"settings": shared, "seeds": seeds, "columns": kinds, "methods": rows, "constant": constants}
-        print(json.dumps(report, indent=2))
+        result = {"settings": shared, "seeds": seeds, "columns": kinds, "methods": rows, "constant": constants}
+        print(json.dumps(result, indent=2))
     else:
         print_table(summary_table(first, rows, constants, columns, len(seeds)), console())
     for text in remarks(rows, seeds):
         told.print(f"note: {printable(text)}", style="yellow")
     if not as_json:
         told.print(printable(f"results in {output}/"), style="dim")
+    if report is not None:
+        write_report([folder.path for own in folders.values() for folder in own], report, told)
 
 
 with_options(command, [*config_options("agg_method", "seed"), *method_options()])
@@ -217,7 +226,7 @@ class Watcher:
 
     def _next(self, config: Config) -> None:
         self.number += 1
-        self.name = printable(f"{config.agg_method}, seed {config.seed}")
+        self.name = printable(f"{short_spec(config.agg_method)}, seed {config.seed}")
 
     def end(self) -> None:
         """The run has ended."""
@@ -237,7 +246,7 @@ class Watcher:
         self.progress.update(self.task, completed=self.done, description=f"{self.name}: {text}")
         if now.left_out:
             clients = ", ".join(map(str, now.left_out))
-            self.say(f"round {now.round} leaves out clients whose update is not finite: {clients}")
+            self.say(f"round {now.round} leaves out clients whose update is missing or not finite: {clients}")
         if not self.live and time.monotonic() - self.said > BETWEEN_LINES:
             self.said = time.monotonic()
             self.say(text + self._left())

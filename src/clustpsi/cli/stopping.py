@@ -1,4 +1,4 @@
-"""Being stopped: Ctrl-C and SIGTERM end every command with one sentence, wherever it is."""
+"""Ctrl-C and SIGTERM end every command with one sentence, at any moment."""
 
 import os
 import signal
@@ -16,8 +16,8 @@ AGAIN = 0.05  # seconds until a Stopped that was lost is raised again
 class Stopped(BaseException):
     """Somebody asked this process to stop.
 
-    It is no KeyboardInterrupt, at which Typer would end the process without a word. A command that knows how far it
-    has come says so in ``progress``.
+    It is not a KeyboardInterrupt, on which Typer would end the process without a message. A command that knows its
+    progress says so in ``progress``.
     """
 
     def __init__(self, number: int) -> None:
@@ -26,7 +26,7 @@ class Stopped(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """What shells report for a process that this signal has ended."""
+        """The exit code that shells report for a process ended by this signal."""
         return 128 + self.number
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Stopped(BaseException):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Turn the signals into :class:`Stopped`; one that whoever started the process wants ignored stays ignored."""
+    """Turn the signals into :class:`Stopped`; a signal that was ignored when the process started stays ignored."""
     if threading.current_thread() is not threading.main_thread():  # which alone may choose what signals do
         yield
         return
@@ -72,12 +72,12 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Whoever asks twice does not want to wait for threads; every file is written as a whole or not at all."""
+    """End at once on a second signal, without waiting for threads: no file can be left half-written."""
     os._exit(128 + number)
 
 
 def _again(stopped: Stopped) -> None:
-    """Raised where Python cannot pass it on (JAX has a callback in the garbage collector), it is raised once more."""
+    """Raise a Stopped again that was lost where Python cannot pass it on (JAX's callback of the garbage collector)."""
     _handle(_stop)
     timer = threading.Timer(AGAIN, _send, (stopped.number,))
     timer.daemon = True
@@ -85,7 +85,7 @@ def _again(stopped: Stopped) -> None:
 
 
 def _send(number: int) -> None:
-    """To the main thread, which may be waiting for something."""
+    """Send the signal to the main thread, which may be waiting."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, number)
     else:  # Windows

@@ -1,4 +1,4 @@
-"""``clustpsi study metrics``: which measure of skew is the most informative?"""
+"""``clustpsi study``: which measure of skew is the most informative, and which kind of method suits which skew?"""
 
 import json
 from pathlib import Path
@@ -14,10 +14,10 @@ from clustpsi.cli.notes import Quiet, notes
 from clustpsi.experiments.study_axes import (
     CLASS_COUNTS,
     KNOWN_MEASURES,
-    LEVELS,
     MEASURES,
     MODELS,
     NUM_CLIENTS,
+    STUDY_LEVELS,
     TARGETS,
 )
 from clustpsi.printing import console, counted, print_table, printable
@@ -30,7 +30,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def studies() -> None:
-    """Studies on label counts, without any training of federated models."""
+    """Studies: what measures of skew tell, without any training; and what finished runs tell about new federations."""
 
 
 @app.command("metrics")
@@ -44,8 +44,8 @@ def metrics(
         ),
     ] = None,
     num_clients: Annotated[str, typer.Option(help="Numbers of clients.")] = joined(NUM_CLIENTS),
-    alphas: Annotated[str, typer.Option(help="Values of alpha (Dirichlet).")] = joined(LEVELS["dirichlet"]),
-    similarities: Annotated[str, typer.Option(help="Values of S (Similarity).")] = joined(LEVELS["similarity"]),
+    alphas: Annotated[str, typer.Option(help="Values of alpha (Dirichlet).")] = joined(STUDY_LEVELS["dirichlet"]),
+    similarities: Annotated[str, typer.Option(help="Values of S (Similarity).")] = joined(STUDY_LEVELS["similarity"]),
     seeds: Annotated[int, typer.Option(max=10_000, help="Partitions of each kind.")] = 20,
     measures: Annotated[str, typer.Option(help=f"Measures to compare, of {', '.join(KNOWN_MEASURES)}.")] = ",".join(
         MEASURES
@@ -107,6 +107,62 @@ def metrics(
         "and numbers of clients; weakest: the weakest of them."
     )
     told.print(f"tables in {printable(str(output))}/", style="dim")
+
+
+@app.command("advice")
+def advice(
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Stores of runs, or CSVs that `clustpsi table runs` wrote, of several data sets.",
+            show_default="the published runs",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="JSON file for what was learned.", show_default="none")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was learned as JSON.")] = False,
+) -> None:
+    """Learn which kind of method suits a federation, and judge that on data sets that were left out."""
+    from clustpsi.experiments import advice as study
+    from clustpsi.files import check_writable
+    from clustpsi.paper import DATASETS
+    from clustpsi.recorded import recorded_runs
+    from clustpsi.runs.frame import read_runs
+    from clustpsi.runs.store import write_json
+
+    if output is not None:
+        check_writable(output)
+    stores = [read_runs(source)[0] for source in sources] if sources else map(recorded_runs, DATASETS)
+    learned = study.learn(study.find_cells(stores))
+    if output is not None:
+        write_json(output, learned.as_dict())
+    if as_json:
+        print(json.dumps(learned.as_dict() | {"helps": learned.helps}, indent=2))
+        return
+    shown = console()
+    shown.print(f"{counted(len(learned.cells), 'cell')} of {counted(len(learned.datasets), 'data set')}")
+    rules = Table(title="the rule", title_justify="left", box=box.SIMPLE)
+    for heading in ("learned from", "looks at", "limit", "below it", "above it"):
+        rules.add_column(heading, no_wrap=heading == "limit")
+    without = [f"all but {name}" for name in learned.datasets]
+    for name, rule in zip(["all", *without], [learned.rule, *learned.rules], strict=True):
+        limit = "" if rule.measure is None else f"{rule.limit:.3f}"
+        rules.add_row(name, rule.measure or "nothing", limit, rule.below, rule.above)
+    print_table(rules, shown)
+    judged = Table(title="on data sets that were left out", title_justify="left", box=box.SIMPLE)
+    judged.add_column("choice")
+    for name, size in zip(learned.datasets, learned.sizes, strict=True):
+        judged.add_column(f"{name} ({size})", justify="right", no_wrap=True)
+    judged.add_column("as good as the best", justify="right", no_wrap=True)
+    judged.add_column("mean loss", justify="right", no_wrap=True)
+    for who, each in learned.judged.items():
+        cells = [f"{near} ({loss:.4f})" for near, loss in zip(each.near, each.loss, strict=True)]
+        total = f"{learned.near(who)} of {sum(learned.sizes)}"
+        judged.add_row("the rule" if who == "rule" else f"always {who}", *cells, total, f"{learned.loss(who):.4f}")
+    print_table(judged, shown)
+    shown.print(f"Cells in which the choice loses at most {study.NEAR} to the best of {', '.join(study.KINDS)};")
+    shown.print("in brackets the mean accuracy that it gives away; beside a data set, its number of cells.")
+    verdict = "better than" if learned.helps else "no better than"
+    shown.print(f"The rule is {verdict} always naming one method.")
 
 
 def _table(title: str, rows: "pd.DataFrame") -> Table:

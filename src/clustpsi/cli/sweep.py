@@ -25,8 +25,11 @@ from clustpsi.cli.options import (
     method_options,
     with_options,
 )
+from clustpsi.cli.report import Report
+from clustpsi.cli.report import write as write_report
 from clustpsi.cli.stopping import Stopped
 from clustpsi.errors import ClustPSIError
+from clustpsi.methods import short_spec
 from clustpsi.printing import counted, printable
 from clustpsi.runs.config import Config
 
@@ -38,7 +41,8 @@ if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
 REFRESH = 0.25  # seconds between two pictures of the live view
-DEFAULT_METHODS = "fedavg,local,clust_psi_pfl"
+MOST_NOTES = 10  # runs whose notes are printed
+DEFAULT_METHODS = "fedavg,local,clust_psi_pfl,prior_pfl"
 
 
 def command(
@@ -47,11 +51,15 @@ def command(
     dataset: Annotated[
         str, typer.Option(help="Data sets, comma-separated.", autocompletion=complete_datasets)
     ] = "digits",
-    dirichlet: Annotated[str | None, typer.Option(help="Dirichlet partitions: values of alpha, 50,0.3 say.")] = None,
-    similarity: Annotated[str | None, typer.Option(help="Similarity partitions: values of S, 1,0.03,0 say.")] = None,
-    partitioner: Annotated[str, typer.Option(help="Instead of these two: partitioners, as in run.")] = "dirichlet",
+    dirichlet: Annotated[
+        str | None, typer.Option(help="Dirichlet partitions: values of alpha, such as 50,0.3.")
+    ] = None,
+    similarity: Annotated[
+        str | None, typer.Option(help="Similarity partitions: values of S, such as 1,0.03,0.")
+    ] = None,
+    partitioner: Annotated[str, typer.Option(help="Partitioners as in run, instead of these two.")] = "dirichlet",
     non_iid_param: Annotated[
-        str | None, typer.Option(help="Levels for each of --partitioner.", show_default="as in run")
+        str | None, typer.Option(help="Non-IID parameters for --partitioner.", show_default="as in run")
     ] = None,
     num_clients: Annotated[str, typer.Option(help="Numbers of clients, comma-separated.")] = "20",
     agg_method: Methods = DEFAULT_METHODS,
@@ -75,14 +83,15 @@ def command(
         str | None,
         typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: host:port, ray://host:port, auto, or local."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many runs there are and are left.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs, and those that are left.")] = False,
+    report: Report = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     **options: Any,
 ) -> None:
     """Run a grid: data sets x partitions x numbers of clients x methods x seeds.
 
-    A stopped sweep goes on where it was: the same command again computes only what is not finished.  The exit code is 1
+    Run the same command again to continue a stopped sweep: it computes only what is not finished.  The exit code is 1
     if a run failed; failed runs are tried again the next time.
     """
     told = notes(quiet)
@@ -97,6 +106,10 @@ def command(
     }
     given = {key: value for key, value in (axes | options).items() if _is_given(context, key)}
     configs = _configs(given, paper, file)
+    if report is not None:
+        from clustpsi.report.page import check_output
+
+        check_output(report)
 
     from clustpsi.experiments.sweep import Sweep
     from clustpsi.runs.sources import Sources
@@ -125,8 +138,12 @@ def command(
         print(json.dumps(_summary(sweep, time.monotonic() - started), indent=2))
     else:
         told.print(printable(f"{_sentence(sweep)}; {sweep.computed} computed now; runs in {output}/"))
+        _tell_notes(sweep, told)
         for config, reason in sweep.failed.items():
             print(printable(f"failed: {config.folder_name}: {reason}"), file=sys.stderr)
+    finished = [store.folder(config).path for config in sweep.configs if config in sweep.finished]
+    if report is not None and finished:
+        write_report(finished, report, told)
     if sweep.failed:
         raise typer.Exit(1)
 
@@ -140,7 +157,7 @@ def _is_given(context: typer.Context, option: str) -> bool:
 
 
 def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Config]:
-    """The runs that are asked for."""
+    """The runs to compute."""
     from clustpsi.experiments.grid import PAPER, grid, paper_grid, read_grids, replaced, unique
 
     settings = {each.name for each in config_options()} | {"dirichlet", "similarity", "seeds_list"}
@@ -196,11 +213,22 @@ def _summary(sweep: "Sweep", seconds: float) -> dict[str, Any]:
         "computed": sweep.computed,
         "seconds": seconds,
         **named,
+        "notes": [{"run": config.folder_name, "notes": texts} for config, texts in sweep.notes.items()],
     }
 
 
+def _tell_notes(sweep: "Sweep", told: Console) -> None:
+    """Print what should be known about finished runs."""
+    for config, texts in list(sweep.notes.items())[:MOST_NOTES]:
+        for text in texts:
+            told.print(printable(f"note: {_name(config)}: {text}"))
+    if len(sweep.notes) > MOST_NOTES:
+        more = counted(len(sweep.notes) - MOST_NOTES, "run")
+        told.print(f"note: {more} more with notes (--json has them all)")
+
+
 class _View:
-    """The live view on a terminal; elsewhere a line for each run that has ended."""
+    """The live view on a terminal; elsewhere one line per run that has ended."""
 
     def __init__(self, sweep: "Sweep", told: Console) -> None:
         self.console = told
@@ -265,7 +293,8 @@ class _View:
 def _name(config: Config) -> str:
     level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
     clients = "" if config.num_clients is None else f", {counted(config.num_clients, 'client')}"
-    return f"{Path(config.dataset).name}, {config.partitioner}{level}{clients}, {config.agg_method}, seed {config.seed}"
+    method = short_spec(config.agg_method)
+    return f"{Path(config.dataset).name}, {config.partitioner}{level}{clients}, {method}, seed {config.seed}"
 
 
 def _clock(seconds: float) -> str:

@@ -108,6 +108,27 @@ def significance(
     _write(difference_tables(runs, reference, score, num_clients=num_clients), format, output)
 
 
+@app.command("best")
+def best(
+    source: Source = Path("runs"),
+    reference: Annotated[str, typer.Option(help="The method that is compared with the best other.")] = "prior_pfl",
+    score: Score = "global_accuracy",
+    format: Format = "terminal",
+    output: Output = None,
+    dataset: Dataset = None,
+    num_clients: NumClients = None,
+    comm_rounds: CommRounds = None,
+    agg_method: AggMethod = None,
+    where: Where = None,
+) -> None:
+    """How far a method is from the best other one in every cell, and whether that is real."""
+    from clustpsi.report.best import best_table
+
+    _check(format, output)
+    runs = _runs(source, dataset, comm_rounds, agg_method, where)
+    _write([best_table(runs, reference, score, num_clients=num_clients)], format, output)
+
+
 @app.command("effort")
 def effort(
     source: Source = Path("runs"),
@@ -163,7 +184,7 @@ def all_runs(
 
 
 def _check(format: str, output: Path | None, against: str | None = None) -> bool:
-    """Refuse what cannot be done before a large store is read; whether the paper's values are wanted."""
+    """Check the options before a large store is read; returns whether the paper's values are wanted."""
     check_format(format)
     if output is not None:
         check_writable(output)

@@ -15,6 +15,7 @@ from clustpsi.cli.options import MOST_WORKERS, complete_methods, config_options,
 from clustpsi.cli.stopping import Stopped
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments.hyperparameters import TRAINING
+from clustpsi.methods import short_spec
 from clustpsi.printing import console, counted, print_table, printable
 
 if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
@@ -28,13 +29,13 @@ def command(
     agg_method: Annotated[
         str,
         typer.Option(
-            help="The method, as name or name:parameter=value:...; what has a value is not searched.",
+            help="The method, as name or name:parameter=value:...; parameters with a value are not searched.",
             autocompletion=complete_methods,
         ),
     ] = "fedavg",
     grid: Annotated[
         list[str] | None,
-        typer.Option(help="key=value1,value2,...: instead of the paper's values, or one more; may be repeated."),
+        typer.Option(help="key=value1,value2,...: replaces the paper's values, or adds a parameter; repeatable."),
     ] = None,
     seeds_list: Annotated[str, typer.Option(help="Seeds, comma-separated; a combination's score is the mean.")] = "42",
     output: Annotated[Path, typer.Option(help="Folder for the runs, one folder each.")] = Path("tuning"),
@@ -48,7 +49,7 @@ def command(
             min=1, max=MOST_WORKERS, help="Runs at once; 1 stays in one process.", show_default="one per core"
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many runs there are and are left.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs, and those that are left.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
     **settings: Any,
@@ -78,7 +79,9 @@ def command(
                 sweep.show = lambda state: status.update(_progress(state))
                 if not told.is_terminal:
                     sweep.notify = lambda config, outcome: told.print(
-                        printable(f"{_progress(sweep)}: {outcome.status}: {config.agg_method}, seed {config.seed}")
+                        printable(
+                            f"{_progress(sweep)}: {outcome.status}: {short_spec(config.agg_method)}, seed {config.seed}"
+                        )
                     )
                 sweep.go(_pool(sweep, workers, data_dir))
         except Stopped as stopped:

@@ -37,7 +37,7 @@ def load_dataset(
     name_or_path
         One of ``DATASETS``, or a file.
     data_dir
-        Folder with one sub-folder a named data set; default: ``CLUSTPSI_DATA`` or a folder in the user's cache.
+        Folder with one sub-folder per named data set; default: ``CLUSTPSI_DATA`` or a folder in the user's cache.
     label, reading
         For a file: its label column, and the other arguments of :func:`from_table`.
 

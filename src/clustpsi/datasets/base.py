@@ -1,4 +1,4 @@
-"""What a dataset is: labels, rows, and what has to be learned from training rows to make features of them."""
+"""Data sets: labels, rows, and what has to be learned from training rows to turn rows into features."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from clustpsi.features.columns import Column
 class ClientIds:
     """The natural client of every row, as a number, and the clients' names in the order of the numbers.
 
-    The names are sorted as texts, and each is kept once: memory does not grow with their length times the rows.
+    The names are sorted as texts, and each is kept once, so that long names do not take memory for every row.
 
     >>> ids = ClientIds.of(["rome", "oslo", "rome"])
     >>> ids.codes.tolist(), ids.names
@@ -29,23 +29,23 @@ class ClientIds:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "ClientIds":
-        """From the name of every row's client."""
+        """Make them from the name of every row's client."""
         numbers: dict[str, int] = {}
         codes = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int32)
         return cls.sorted(codes, list(numbers))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "ClientIds":
-        """From what :meth:`as_arrays` gave."""
+        """Make them from the result of :meth:`as_arrays`."""
         return cls(np.asarray(arrays["client_codes"]), tuple(arrays["client_names"].tolist()))
 
     def as_arrays(self) -> dict[str, NDArray[Any]]:
-        """As arrays for a cache, where all names take as much room as the longest."""
+        """The same as arrays for a cache, in which every name takes as much room as the longest."""
         return {"client_codes": self.codes, "client_names": np.array(self.names)}
 
     @classmethod
     def sorted(cls, codes: NDArray[np.int32], names: Sequence[str]) -> "ClientIds":
-        """From numbers, and names in any order."""
+        """Make them from numbers, and names in any order."""
         order = sorted(range(len(names)), key=names.__getitem__)
         rank = np.empty(len(names), dtype=np.int32)
         rank[order] = np.arange(len(names))
@@ -59,7 +59,7 @@ class Dataset:
     Attributes
     ----------
     name
-        As on the command line.
+        Name, as on the command line.
     labels
         Class of every row, integers 0..C-1.
     class_names
@@ -67,18 +67,18 @@ class Dataset:
     rows
         The rows as they were read.
     features
-        What has to be learned from the training rows of all clients, so that rows become what the model takes; nothing
-        of the test data leaks into it.  Images stay uint8 and become [0, 1] inside the model; text is int32 token ids.
+        What has to be learned from the training rows of all clients to turn rows into the model's input.  Test data
+        have no part in it.  Images stay uint8 and become [0, 1] inside the model; text becomes int32 token ids.
     model
         Name of the model that suits the data (the paper's, for the paper's data sets).
     official_test
         Rows of the official test part, where there is one.
     client_ids
-        Natural client of every row, where the data has such a thing.
+        Natural client of every row, if the data have natural clients.
     model_reason
         Why ``model`` was chosen, one line to print.
     columns
-        What each column was read as, for a table of the user's own.
+        For the user's own table, what each column was read as.
     """
 
     name: str
@@ -97,12 +97,12 @@ class Dataset:
         return len(self.class_names)
 
     def prepare(self, train_rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The features of all rows, with everything that has to be learned learned from ``train_rows``."""
+        """The features of all rows; everything that has to be learned is learned from ``train_rows``."""
         return self.features.fit(self.features.summarize(self.rows.take(train_rows))).transform(self.rows)
 
     @cached_property
     def content(self) -> str:
-        """A hash of everything that can change a result: what tells this data from any other, whatever its name."""
+        """A hash of everything that can change a result; it identifies the data independently of their name."""
         ids = self.client_ids
         parts = {
             "labels": (self.labels, np.array(self.class_names, dtype=object)),

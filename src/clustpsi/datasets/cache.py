@@ -33,7 +33,7 @@ def cached(folder: Path, sources: Iterable[Path], version: int, parse: Callable[
     sources
         The files that ``parse`` reads.
     version
-        Raised whenever ``parse`` changes what it returns.
+        A number to increase whenever ``parse`` changes what it returns.
     parse
         Reads the sources.
     """
@@ -53,7 +53,7 @@ def cached(folder: Path, sources: Iterable[Path], version: int, parse: Callable[
 
 
 def discard(folder: Path) -> None:
-    """Forget what was parsed, so that the next load reads the sources."""
+    """Remove the cache, so that the next load reads the sources."""
     for place in _places(folder):
         shutil.rmtree(place, ignore_errors=True)
 

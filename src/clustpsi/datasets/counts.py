@@ -1,7 +1,7 @@
 """Label counts of a federation's clients, from a table of counts or of samples.
 
-Tables of counts are mostly made by other programs, and bring what these add: the clients' names as a first column, an
-index, totals. What is no count is noticed, and told.
+Tables of counts are mostly made by other programs, which add more than counts: the clients' names as a first column, an
+index, totals. These are detected and reported.
 """
 
 import warnings
@@ -22,7 +22,7 @@ from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.features.columns import Numbers, is_id_name, read_column
 from clustpsi.features.written import NUMBER
 
-# What the columns and rows of tables of counts are called that are no classes and no clients.
+# Names of columns and rows in tables of counts that are neither classes nor clients.
 CLIENT_WORDS = frozenset(
     (
         "client",
@@ -45,7 +45,7 @@ MANY = 5  # numbers that agree by more than chance
 
 @dataclass(frozen=True)
 class CountTable:
-    """Label counts of clients: K x C, the names of both, and a sentence for each thing that was guessed or omitted."""
+    """Label counts (clients x classes), the names of both, and one sentence for everything guessed or omitted."""
 
     counts: NDArray[np.int64]
     clients: tuple[str, ...]
@@ -64,11 +64,11 @@ def read_counts(
     sep: str | None = None,
     no_header: bool = False,
 ) -> CountTable:
-    """Label counts from a file or a data frame; what is guessed or omitted is warned of as well.
+    """Read label counts from a file or a data frame; warnings say what is guessed or omitted.
 
     With ``label`` the table has one row per sample, and ``client`` names its client. Without, it has one row per client
     and one column per class. Then the clients' names are the column ``client``, else the index, else a first column of
-    names, or of numbers that look like names; a column or a row that is the sum of the others is omitted.
+    names or of numbers that look like names. A column or a row that is the sum of the others is omitted.
     """
     if isinstance(table, pd.DataFrame):
         where, frame = "the table", table
@@ -139,7 +139,7 @@ def _read_counts(frame: pd.DataFrame, where: str, client: str | None, index: lis
 
 
 def _text(value: Any) -> str:
-    """A name; several levels of an index are one."""
+    """A name; the levels of a multi-index are joined."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -164,8 +164,9 @@ def _numbers(values: "pd.Series[Any]", column: str, where: str, names: Sequence[
 def _find_client(frame: pd.DataFrame, where: str, notes: list[str]) -> tuple[pd.DataFrame, str | None]:
     """The table without a saved index, and the column that names the clients, if there is one.
 
-    It is a first column of texts, or of different whole numbers if these are called so, or are the only column that is
-    called by a word, or count the rows, or ascend: counts of a class ascend by chance only where clients are few.
+    This is the first column if it has texts. If it has different whole numbers, one of these must hold: its name says
+    so, it is the only column named by a word, it counts the rows, or it ascends. (Counts of a class hardly ever ascend
+    by chance, unless there are few clients.)
     """
 
     def is_text(column: int) -> bool:
@@ -201,7 +202,7 @@ def _find_client(frame: pd.DataFrame, where: str, notes: list[str]) -> tuple[pd.
 
 
 def _total(counts: NDArray[np.int64], names: Sequence[str], what: str, remedy: str, notes: list[str]) -> int | None:
-    """The column that is the sum of the others, if there is one and it is surely a total; otherwise a note."""
+    """The column that is surely the total of the others, if there is one; if it is only likely, a note."""
     sums = counts.sum(axis=1)
     found = np.flatnonzero((2 * counts == sums[:, None]).all(axis=0))
     called = [place for place in found.tolist() if names[place].strip().lower() in TOTAL_WORDS]

@@ -1,7 +1,7 @@
 """Downloads that resume, are verified, and appear under their name only when complete.
 
-A transfer goes to ``NAME.part`` beside its target. Whatever interrupts it, the next attempt asks the server for the
-rest. When everything is there, the checksum decides, and only then does the file get its name.
+A transfer goes to ``NAME.part`` beside its target. If it is interrupted, the next attempt asks the server for the rest.
+The file gets its name only when it is complete and its checksum is right.
 """
 
 import csv
@@ -42,7 +42,7 @@ FMNIST_MD5 = {
 CIFAR_MD5 = {"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"}
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes that are there, and the bytes that there will be (if known)."""
+"""Called with a file's name, the bytes received so far, and the total number of bytes (if known)."""
 
 
 def silent(name: str, done: int, total: int | None) -> None:
@@ -70,7 +70,7 @@ def fetch(
     states
         For ``acs_income``: postal codes; default: all that folktables uses.
     progress
-        Told about every piece that arrives.
+        Called for every piece that arrives.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def _fetch_states(base: str, folder: Path, states: Sequence[str], progress: Prog
 
 
 def download(url: str, target: Path, *, md5: str | None = None, progress: Progress = silent) -> Path:
-    """Download ``url`` to ``target``, going on where an earlier transfer stopped."""
+    """Download ``url`` to ``target``; continue where an earlier transfer stopped."""
     if target.exists() and (md5 is None or _md5(target) == md5):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def download(url: str, target: Path, *, md5: str | None = None, progress: Progre
 
 
 def _transfer(url: str, part: Path, progress: Progress) -> None:
-    """Append to ``part`` what it lacks; an incomplete answer raises."""
+    """Append the missing bytes to ``part``; raise if the answer is incomplete."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     name = urllib.parse.urlsplit(url).path.rpartition("/")[2]
@@ -186,7 +186,7 @@ def _md5(path: Path) -> str:
 
 
 def _unpack_tar(archive: Path) -> Path:
-    """The archive's one folder, beside it; the archive goes."""
+    """Unpack the archive's only folder beside the archive, then remove the archive."""
     unfinished = archive.with_name("unpacking")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -201,9 +201,9 @@ def _unpack_tar(archive: Path) -> Path:
 
 
 def _unpack_person_file(archive: Path, name: str) -> Path:
-    """The state's person file, beside the archive, once it is checked; the archive goes, also if it is a wrong one.
+    """Check the state's person file and put it beside the archive; then remove the archive, even if it is wrong.
 
-    The Census Bureau publishes no checksums: the CRC in the archive, the header and the state's code have to do.
+    The Census Bureau publishes no checksums, so the archive's CRC, the header and the state's code are checked instead.
     """
     target, part = archive.with_name(name), archive.with_name(f"{name}.part")
     try:

@@ -48,7 +48,7 @@ def user_path(name: str | Path) -> Path:
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
-    """The folder that holds one sub-folder a data set: the argument, ``CLUSTPSI_DATA``, or one in the user's cache."""
+    """The folder with one sub-folder per data set: the argument, ``CLUSTPSI_DATA``, or one in the user's cache."""
     chosen = data_dir or os.environ.get("CLUSTPSI_DATA")
     return user_path(chosen) if chosen else platformdirs.user_cache_path("clustpsi") / "data"
 
@@ -76,7 +76,7 @@ def find(folder: Path, name: str) -> Path | None:
 
 @contextmanager
 def reading(path: Path, kind: str = "data") -> Iterator[None]:
-    """Turn whatever a parser raises while it reads ``path`` into one sentence that names the file."""
+    """Turn any error of a parser that reads ``path`` into one sentence that names the file."""
     try:
         yield
     except ClustPSIError:
@@ -111,7 +111,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file or folder; a name that no file can have is none."""
+    """Whether there is such a file or folder; False also for a name that no file can have."""
     try:
         return path.exists()
     except (OSError, ValueError):  # too long, or with characters that names cannot have
@@ -129,7 +129,7 @@ def is_file_name(dataset: str) -> bool:
 
 
 def check_file(path: Path, needed: str) -> None:
-    """Refuse what is not a file, in one sentence that says what is there instead; ``needed`` says what would do."""
+    """Raise if a path is not a file; the message says what it is instead, and what is ``needed``."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def check_file(path: Path, needed: str) -> None:
 
 
 def unpacked_limit(packed_size: int) -> int:
-    """The most bytes that a packed file may unpack to: data shrink to a hundredth at best, traps to far less.
+    """The most bytes that a packed file may unpack to: data shrink to a hundredth at best, zip bombs far more.
 
     >>> unpacked_limit(611_000), unpacked_limit(50_000_000)
     (100000000, 5000000000)
@@ -153,10 +153,13 @@ def unpacked_limit(packed_size: int) -> int:
 
 
 class Bounded(io.RawIOBase):
-    """A stream of unpacked bytes that refuses to go on beyond what :func:`unpacked_limit` allows."""
+    """A stream of unpacked bytes that refuses to go on beyond what :func:`unpacked_limit` allows.
 
-    def __init__(self, stream: IO[bytes], path: Path) -> None:
-        self._stream, self._path = stream, path
+    ``packed`` is the file that they are unpacked from, where somebody wants to know how much of it has been read.
+    """
+
+    def __init__(self, stream: IO[bytes], path: Path, packed: IO[bytes] | None = None) -> None:
+        self._stream, self._path, self.packed = stream, path, packed
         self._left = self._limit = unpacked_limit(path.stat().st_size)
 
     def readable(self) -> bool:
@@ -179,7 +182,7 @@ def too_large(path: Path, limit: int) -> ClustPSIError:
 
 
 def check_header(path: Path | str, header: Sequence[str], needed: Iterable[str] = ()) -> None:
-    """Refuse a header with a column twice, or without a column that is needed."""
+    """Raise if a header has a column twice or lacks a needed column."""
     numbers = [name for name in header if NUMBER.fullmatch(name)]
     hint = "; if these are values, the file has no header line: give --no-header (no_header=True in Python)"
     hint = "" if numbers == [str(place) for place in range(len(numbers))] else hint

@@ -1,6 +1,6 @@
 """Which columns of a table play which part, and which class and client its rows belong to.
 
-Training and diagnosing read tables through this, so that they mean the same and say the same.
+Training and diagnosis both read tables with this module, so that they agree and give the same messages.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Name = str | int  # of a column: data frames may have numbers for names
 
 @dataclass(frozen=True)
 class Parts:
-    """The columns of a table that play a part of their own."""
+    """The columns of a table that have a special role."""
 
     label: str | None = None
     client: str | None = None
@@ -45,9 +45,9 @@ def assign_parts(
     text: Name | Sequence[Name] = (),
     drop: Name | Sequence[Name] = (),
 ) -> tuple["pd.DataFrame", Parts]:
-    """Check that the named columns are there and different; gives the table with texts as names, rows counted from 0.
+    """Check that the named columns exist and differ; return the table with texts as names and rows counted from 0.
 
-    An index level that is named is a column like the others; the rest of the index is forgotten.
+    A named index level becomes a column; the rest of the index is dropped.
     """
     parts = Parts(
         None if label is None else str(label), None if client is None else str(client), _names(text), _names(drop)
@@ -88,7 +88,7 @@ class Labels:
     is_merged
         Whether rare classes were merged.
     notes
-        A sentence for each thing that was done to rows or classes.
+        One sentence for each change to rows or classes.
     """
 
     codes: NDArray[np.int32]
@@ -115,7 +115,7 @@ def read_labels(
     what, where
         What messages call the labels and the table.
     drop_unlabelled
-        Leave rows without a label out instead of refusing them.
+        Omit rows without a label instead of refusing them.
     min_class
         Merge classes with fewer samples than this into one, called "other", which is the last.
 
@@ -150,7 +150,7 @@ def read_labels(
 def read_clients(
     values: "pd.Series[Any] | ArrayLike", what: str, where: str
 ) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """The client of every row, as a number, and the clients' names; clients are sorted by value, numbers as numbers.
+    """The client of every row as a number, and the clients' names, sorted by value (numbers as numbers).
 
     >>> read_clients([10, 9, 10], "the clients", "these")[1]
     ('9', '10')
@@ -170,7 +170,7 @@ def _empty(
 
 
 def _coded(values: "pd.Series[Any] | ArrayLike", what: str, where: str) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Every row's number among the different values in their order, -1 for none, and their names."""
+    """For every row the number of its value (-1: missing), and the names of the values in their order."""
     import pandas as pd
 
     array = values.to_numpy() if isinstance(values, pd.Series) else np.asarray(values)
@@ -195,7 +195,7 @@ def _coded(values: "pd.Series[Any] | ArrayLike", what: str, where: str) -> tuple
 def _merged(
     codes: NDArray[np.int32], names: tuple[str, ...], least: int
 ) -> tuple[NDArray[np.int32], tuple[str, ...], str]:
-    """The classes with the rare ones in one, and a phrase about it."""
+    """Merge rare classes into one; return the classes and a phrase about it."""
     is_rare = np.bincount(codes, minlength=len(names)) < least
     rare = [name for name, rarely in zip(names, is_rare, strict=True) if rarely]
     if not rare:

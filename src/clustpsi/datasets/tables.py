@@ -6,11 +6,12 @@ values, missing included, and one for all the others. Columns that name rows are
 joined and replace all other features.
 
 Models: text takes ``embedding_mlp``; grey images ``fmnist_cnn``, colour images ``cifar_cnn``; tables ``mlp``, or
-``logistic`` under 2,000 rows, where the half million weights of ``mlp`` would learn the rows by heart.
+``logistic`` for fewer than 2,000 rows, which the half million weights of ``mlp`` would memorize.
 """
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -36,6 +37,8 @@ from clustpsi.features import (
     TextRows,
 )
 from clustpsi.features.columns import Categories, Column, Numbers, Omitted, read_column
+from clustpsi.features.table import CategoryColumn, FittedTable, NumberColumn
+from clustpsi.features.written import PLAIN, Form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,12 +47,12 @@ MAX_CATEGORIES = 50
 MAX_CLASSES = 1_000
 SMALL_TABLE = 2_000
 LENGTH = 100
-TOLD = 5  # omitted columns that are told of one by one
+TOLD = 5  # omitted columns that are named one by one
 
 
 @dataclass(frozen=True)
 class Made:
-    """Rows, what is to be learned of them, and the model that suits them."""
+    """Rows, what is to be learned from them, and the model that suits them."""
 
     rows: Rows
     features: Features[Any, Any]
@@ -72,6 +75,8 @@ def from_table(
     sep: str | None = None,
     no_header: bool = False,
     name: str | None = None,
+    is_part: bool = False,
+    like: TableFeatures | None = None,
 ) -> Dataset:
     """A dataset from a data frame or from a file.
 
@@ -87,17 +92,22 @@ def from_table(
     text
         Columns of free text.
     drop
-        Columns that are not to be used.
+        Columns that are not used.
     drop_unlabelled
         Omit rows without a label, which are an error otherwise.
     min_class
         Merge classes with fewer samples than this into one, "other".
     sep
-        What separates the cells of a CSV file: a character, "tab" or "space"; by default it is found out.
+        What separates the cells of a CSV file: a character, "tab" or "space"; by default it is detected.
     no_header
         The first line of a CSV file is data; the columns are called 0, 1, 2, ...
     name
-        What to call it; default: the file's name.
+        Name of the data set; by default the file's name.
+    is_part
+        Whether it is one client's part of more, which may have a single class, or one row of a class.
+    like
+        Features whose columns it must have, read as numbers and categories as these say; by default what a column is
+        is found out.
 
     Examples
     --------
@@ -112,7 +122,7 @@ def from_table(
         raise ClustPSIError(
             f"{path or 'the table'} needs the name of its label column: give --label (label= in Python)"
         )
-    labels: dict[str, Any] = {"drop_unlabelled": drop_unlabelled, "min_class": min_class}
+    labels: dict[str, Any] = {"drop_unlabelled": drop_unlabelled, "min_class": min_class, "is_part": is_part}
     if path is not None and kind_of(path) == "npz":
         if sep is not None or no_header or text or drop:
             raise ClustPSIError(f"{path} is an NPZ file of arrays: sep, no_header, text and drop are for tables")
@@ -125,7 +135,7 @@ def from_table(
         raise ClustPSIError("sep and no_header say how a CSV file is read, and a data frame has been read already")
     where = name or "the table" if path is None else str(path)
     frame, parts = assign_parts(frame, where, label=label, client=client, text=text, drop=drop)
-    return _from_frame(frame, name or ("table" if path is None else path.name), where, parts, labels)
+    return _from_frame(frame, name or ("table" if path is None else path.name), where, parts, labels, like)
 
 
 def from_arrays(
@@ -136,10 +146,11 @@ def from_arrays(
     drop_unlabelled: bool = False,
     min_class: int | None = None,
     name: str = "arrays",
+    is_part: bool = False,
 ) -> Dataset:
     """A dataset from arrays: numbers (N, d), images (N, H, W) or (N, H, W, channels), or N texts.
 
-    Images are uint8, 0 to 255. ``drop_unlabelled`` and ``min_class`` are those of :func:`from_table`.
+    Images are uint8, 0 to 255. ``drop_unlabelled``, ``min_class`` and ``is_part`` are those of :func:`from_table`.
 
     Examples
     --------
@@ -158,7 +169,7 @@ def from_arrays(
     given = len(np.asarray(labels))
     if rows != given:
         raise ClustPSIError(f"{name} has {rows} rows of features but {given} labels")
-    _check_classes(found, "the labels", name)
+    _check_classes(found, "the labels", name, is_part)
     for note in found.notes:
         warn(note, ClustPSIWarning, stacklevel=2)
     client_ids = None
@@ -174,7 +185,7 @@ def from_arrays(
         made = _text(values.tolist())
     elif values.ndim == 2 and values.dtype.kind in "biuf":
         _refuse_infinite(values, [f"feature {index}" for index in range(values.shape[1])], found.kept, name)
-        made = _numbers(values, [str(index) for index in range(values.shape[1])], [], ...)
+        made = _numbers(values, [(str(index), PLAIN) for index in range(values.shape[1])], [], ...)
     elif values.ndim in (3, 4):
         made = _images(values, name)
     else:
@@ -186,6 +197,17 @@ def from_arrays(
 
 
 def _from_npz(path: Path, name: str, label: str, client: str | None, options: dict[str, Any]) -> Dataset:
+    with open_arrays(path) as arrays:
+        named = [label] if client is None else [label, client]
+        check_header(path, list(arrays), named)
+        chosen = features_array(path, list(arrays), named)
+        clients = None if client is None else arrays[client]
+        return from_arrays(arrays[chosen], arrays[label], clients, name=name, **options)
+
+
+@contextmanager
+def open_arrays(path: Path) -> Iterator[Mapping[str, NDArray[Any]]]:
+    """The arrays of an NPZ file, each read when it is asked for."""
     check_file(path, NEEDED)
     with reading(path, "NPZ"):
         with zipfile.ZipFile(path) as archive:
@@ -193,24 +215,34 @@ def _from_npz(path: Path, name: str, label: str, client: str | None, options: di
         if size > limit:
             raise too_large(path, limit)
         with np.load(path, allow_pickle=False) as arrays:
-            named = [label] if client is None else [label, client]
-            check_header(path, arrays.files, named)
-            others = [key for key in arrays.files if key not in named]
-            chosen = "features" if "features" in others else others[0] if len(others) == 1 else None
-            if chosen is None or len(set(named)) < len(named):
-                raise ClustPSIError(
-                    f"{path} needs different arrays for features and label (and client), and one called 'features' "
-                    f"where there are more (arrays: {', '.join(arrays.files)})"
-                )
-            clients = None if client is None else arrays[client]
-            return from_arrays(arrays[chosen], arrays[label], clients, name=name, **options)
+            yield arrays
 
 
-def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, options: dict[str, Any]) -> Dataset:
+def features_array(path: Path, names: Sequence[str], named: Sequence[str]) -> str:
+    """Which of a file's arrays holds the features, where some are named for something else."""
+    others = [key for key in names if key not in named]
+    chosen = "features" if "features" in others else others[0] if len(others) == 1 else None
+    if chosen is None or len(set(named)) < len(named):
+        raise ClustPSIError(
+            f"{path} needs different arrays for features and label (and client), and one called 'features' where there "
+            f"are more (arrays: {', '.join(names)})"
+        )
+    return chosen
+
+
+def _from_frame(
+    frame: "pd.DataFrame",
+    name: str,
+    where: str,
+    parts: Parts,
+    options: dict[str, Any],
+    like: TableFeatures | None,
+) -> Dataset:
     assert parts.label is not None
     what = f"column {parts.label!r}"
+    is_part = options.pop("is_part")
     labels = read_labels(frame[parts.label], what, where, **options)
-    _check_classes(labels, what, where)
+    _check_classes(labels, what, where, is_part)
     notes = [*labels.notes]
     rows = labels.kept
     of_label = Column(parts.label, "label", f"{len(labels.names)} classes")
@@ -226,6 +258,11 @@ def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, opti
         made = _text(texts.tolist())
         if rest:
             made = replace(made, reason=f"{made.reason}; {len(rest)} other columns are not used")
+    elif like is not None:
+        made = _like(frame.iloc[rows], like, where)
+        columns |= {each: Column(each, "number") for each in like.numbers}
+        columns |= {each: Column(each, "category") for each in like.categories}
+        columns |= {each: Column(each, "unused") for each in rest if each not in columns}
     else:
         typed = {each: read_column(frame[each], each, is_first=each == frame.columns[0]) for each in rest}
         columns |= {each: column.column for each, column in typed.items()}
@@ -236,24 +273,24 @@ def _from_frame(frame: "pd.DataFrame", name: str, where: str, parts: Parts, opti
             raise ClustPSIError(f"{where} has no feature column besides {', '.join(map(repr, parts.columns))}")
         values = np.column_stack([np.empty((len(rows), 0)), *(column.values[rows] for column in numbers)])
         _refuse_infinite(values, [f"column {column.column.name!r}" for column in numbers], rows, where)
-        made = _numbers(values, [column.column.name for column in numbers], categories, rows)
+        made = _numbers(values, [(column.column.name, column.form) for column in numbers], categories, rows)
     for note in notes:
         warn(note, ClustPSIWarning, stacklevel=3)
     described = tuple(columns[each] for each in frame.columns)
     return made.dataset(name, labels.codes, labels.names, client_ids=client_ids, columns=described)
 
 
-def _check_classes(labels: Labels, what: str, where: str) -> None:
+def _check_classes(labels: Labels, what: str, where: str, is_part: bool) -> None:
     """Refuse labels that cannot be learnt."""
     classes = len(labels.names)
-    if classes < 2:
+    if classes < 2 and not is_part:
         raise ClustPSIError(f"{where}, {what} has {classes} different values: a label needs at least two")
     if classes > MAX_CLASSES:
         raise ClustPSIError(
             f"{where}, {what} has {classes:,} different values: a label has at most {MAX_CLASSES:,} classes"
         )
     counts = np.bincount(labels.codes)
-    if counts.min() < 2:
+    if counts.min() < 2 and not is_part:
         alone = int(counts.argmin())
         row = labels.kept[(labels.codes == alone).argmax()] + 1
         merge = "" if labels.is_merged else ", or merge rare classes with --min-class (min_class= in Python)"
@@ -280,16 +317,37 @@ def _refuse_infinite(values: NDArray[Any], columns: Sequence[str], rows: NDArray
         raise ClustPSIError(f"{where}, {columns[indices[0]]} is infinite in row {row}: leave the cell empty")
 
 
-def _numbers(numbers: NDArray[Any], names: Sequence[str], categories: Sequence[Categories], kept: Any) -> Made:
-    """Features of typed columns."""
+def _numbers(
+    numbers: NDArray[Any], named: Sequence[tuple[str, Form]], categories: Sequence[Categories], kept: Any
+) -> Made:
+    """Features of typed columns; those of numbers by their names and forms."""
     kinds = tuple(Kinds(each.codes[kept], each.kinds) for each in categories)
     features = TableFeatures(
-        tuple(names), tuple(each.column.name for each in categories), marks_gaps=True, most_kinds=MAX_CATEGORIES
+        tuple(name for name, _ in named),
+        tuple(each.column.name for each in categories),
+        marks_gaps=True,
+        most_kinds=MAX_CATEGORIES,
+        forms=tuple(form for _, form in named),
     )
-    reason = f"{len(names)} numeric and {len(kinds)} categorical columns"
-    if len(numbers) < SMALL_TABLE:
-        return Made(TableRows(numbers, kinds), features, "logistic", f"{reason}, fewer than {SMALL_TABLE:,} rows")
-    return Made(TableRows(numbers, kinds), features, "mlp", reason)
+    return Made(TableRows(numbers, kinds), features, *model_of_table(features, len(numbers)))
+
+
+def _like(frame: "pd.DataFrame", features: TableFeatures, where: str) -> Made:
+    """Features of columns whose kinds are known."""
+    forms = features.forms or (PLAIN,) * len(features.numbers)
+    numbers = tuple(
+        NumberColumn(name, 0.0, 1.0, False, form) for name, form in zip(features.numbers, forms, strict=True)
+    )
+    read = FittedTable(numbers, tuple(CategoryColumn(name, ()) for name in features.categories)).read(frame, where)
+    return Made(read, features, *model_of_table(features, len(read)))
+
+
+def model_of_table(features: TableFeatures, rows: int) -> tuple[str, str]:
+    """The model that suits so many rows of a table, and why."""
+    reason = f"{len(features.numbers)} numeric and {len(features.categories)} categorical columns"
+    if rows < SMALL_TABLE:
+        return "logistic", f"{reason}, fewer than {SMALL_TABLE:,} rows"
+    return "mlp", reason
 
 
 def _text(texts: list[str]) -> Made:

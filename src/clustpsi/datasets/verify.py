@@ -1,4 +1,4 @@
-"""Is a data set what it should be? Read afresh, and compared with the official content where that is known."""
+"""Check a data set: read it again, and compare it with the official content where that is known."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Word vectors that somebody has trained before, such as GloVe's, for models of text."""
+"""Pre-trained word vectors, such as GloVe's, for text models."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from clustpsi.features.text import FIRST_WORD
 class WordVectors:
     """The vectors of a vocabulary, as the table that a model looks tokens up in.
 
-    Two are equal if their tables are: compiled programs are found again by the model they were compiled for, and the
-    table is part of the model.
+    Two objects are equal if their tables are. Compiled programs are found by the model that they were compiled for, and
+    the table is part of the model.
 
     Attributes
     ----------
@@ -41,8 +41,8 @@ class WordVectors:
 def read_word_vectors(path: Path, vocabulary: Sequence[str]) -> WordVectors:
     """Read the vectors of a vocabulary's words from a plain or gzip file in GloVe's or fastText's text format.
 
-    A line is a word and its numbers, separated by spaces; a first line of two numbers (how many words, how many
-    dimensions) is passed over.
+    A line is a word and its numbers, separated by spaces. A first line of two numbers (how many words, how many
+    dimensions) is skipped.
     """
     places = {word.encode(): FIRST_WORD + i for i, word in enumerate(vocabulary)}
     rows: dict[int, NDArray[np.float32]] = {}

@@ -1,8 +1,8 @@
-"""Training and scoring on rows of this machine: all that a node does with its data, and a simulator with everybody's.
+"""Training and scoring on the rows of this machine: one client's rows on a node, all clients' rows in the simulator.
 
-Data lies on the device once; whose rows are meant is a list of row numbers.  Clients train in chunks of lanes (several
-side by side for small models, one at a time for others), as many chunks at once as there are workers.  Every random
-number belongs to a (seed, round, client), so results depend neither on the number of workers nor on who is in a chunk.
+The data are on the device once; a client is a list of row numbers.  Clients train in chunks: several side by side (in
+lanes) for small models, one at a time for others.  Each worker trains one chunk at a time.  Every random number belongs
+to a (seed, round, client), so results depend neither on the number of workers nor on how clients share chunks.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -25,11 +25,11 @@ from clustpsi.engine.programs import programs_for
 from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, make_optimizer
 from clustpsi.limits import check_visits
-from clustpsi.orders import Model, Pooled, TrainPooled
+from clustpsi.orders import HoldOut, Model, Pooled, TrainPooled
 from clustpsi.streams import Stream, generator, raw_key
 
-# Scored at once, unused rows included.
-LEAST_ROWS = 64
+# In the place of what a job does not have.
+NOTHING = np.zeros(0, np.float32)
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -37,7 +37,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Task:
-    """One client's part of a training order: its number, its rows, and what it starts from."""
+    """One client's part of a training order: its place among those that are here, its rows, what it starts from."""
 
     client: int
     rows: NDArray[np.int64]
@@ -45,6 +45,17 @@ class Task:
     proximal: float
     anchor: Model
     log_prior: NDArray[np.float32]
+    logit_scale: NDArray[np.float32] | None = None
+    trains: NDArray[np.float32] | None = None
+
+    @property
+    def kind(self) -> dict[str, bool]:
+        """What the program that trains it must know of."""
+        return {
+            "proximal": self.proximal > 0,
+            "scaled": self.logit_scale is not None,
+            "partial": self.trains is not None,
+        }
 
 
 class _Batch(NamedTuple):
@@ -62,24 +73,26 @@ class LocalWork:
     Parameters
     ----------
     features, labels
-        Of all rows.
+        Features and labels of all rows.
     train_rows
-        Of every client whose rows are here.
+        Training rows of every client whose data are here.
     network
         The model.
     num_classes
         C.
+    numbers
+        What these clients are called in their federation, which decides their random numbers; by default 0, 1, 2, ...
     optimizer, lr, batch_size, local_epochs
-        Of local training.
+        Settings of local training.
     seed
-        Of batch order, dropout and initial models.
+        Seed of batch order, dropout and initial models.
     workers
         How many chunks of clients run at once; by default one per core (one on an accelerator).
     lanes
-        Clients per chunk of the general program; by default decided by the model's size, and a small softmax
-        regression has a program of its own.
+        Clients per chunk of the general program.  By default the model's size decides, and a small softmax regression
+        uses its own program.
     compiling
-        Gives a context in which the first call of a program, which compiles it, is timed.
+        Returns a context that times the first call of a program, which compiles it.
     """
 
     def __init__(
@@ -90,6 +103,7 @@ class LocalWork:
         network: Network,
         num_classes: int,
         *,
+        numbers: Sequence[int] | None = None,
         optimizer: str = "adam",
         lr: float = 1e-3,
         batch_size: int = 32,
@@ -103,6 +117,7 @@ class LocalWork:
         on_cpu = jax.default_backend() == "cpu"
         self.network, self.seed, self.num_classes = network, seed, num_classes
         self.batch_size, self.local_epochs = batch_size, local_epochs
+        self._numbers = range(len(train_rows)) if numbers is None else numbers
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
         self._optimizer = make_optimizer(optimizer, lr)
         self._programs = programs_for(network, optimizer, lr, batch_size, lanes)
@@ -110,10 +125,9 @@ class LocalWork:
         check_visits(max(map(len, train_rows)), local_epochs, "the largest client", self.workers * self.lanes)
         self._features, self._labels = jnp.asarray(features), jnp.asarray(labels)
         self._own_words = OwnWords.of(network, features, train_rows) if self.lanes == 1 else None
-        # Fewer rows at a time for larger inputs: enough to fill the machine, not its memory.
-        rows = 2 ** int(np.log2(2**18 / network.input_size))
-        self._score_rows = int(np.clip(rows, LEAST_ROWS, self._programs.most_rows))
-        self._no_prior = np.zeros((self._score_rows, num_classes), np.float32)
+        self._scoring = self._programs.scoring
+        self._no_prior = np.zeros((self._scoring.most_rows, num_classes), np.float32)
+        self._no_scale = np.ones(self._scoring.most_rows, np.float32)
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
         self._order_length = round_up(max(map(len, train_rows)) * local_epochs + batch_size)
         self._time_compilation = compiling
@@ -130,12 +144,12 @@ class LocalWork:
     # -------------------------------------------------------------------------------------------------- training
 
     def train(self, chunks: list[list[Task]], t: int) -> Iterator[list[tuple[Model, float]]]:
-        """Train chunks of at most :attr:`lanes` clients in round t: every client's model and loss, chunk by chunk."""
+        """Train chunks of at most :attr:`lanes` clients in round t; yields every client's model and loss by chunk."""
         self._compile(chunks, t)
         return self._in_order(lambda chunk: self._run_chunk(chunk, t), chunks)
 
     def _compile(self, chunks: list[list[Task]], t: int) -> None:
-        """Compile the programs that these chunks are the first to need."""
+        """Compile the programs that these chunks need and that are not compiled yet."""
         new = [chunk for chunk in chunks if self._is_new(self._program_of(chunk))]
         if new:
             with self._time_compilation():
@@ -145,22 +159,23 @@ class LocalWork:
         """What decides which compiled program trains a chunk."""
         words, task = self._words_of(tasks[0]), tasks[0]
         network = self.network if words is None else words.networks[task.client]
-        return network, task.proximal > 0, self._lanes_for(tasks)
+        return network, *task.kind.values(), self._lanes_for(tasks)
 
     def _lanes_for(self, tasks: list[Task]) -> int:
         return min(self.lanes, power_of_two(len(tasks)))  # no more than a small chunk needs
 
     def _words_of(self, task: Task) -> OwnWords | None:
-        """For a model of text, the clients' own words, unless the client's other words move too."""
+        """For a text model, the client's own words; None if training also changes other words."""
         return None if task.proximal > 0 and task.anchor is not task.start else self._own_words
 
     def _run_chunk(self, tasks: list[Task], t: int, *, for_nothing: bool = False) -> list[tuple[Model, float]]:
-        """Train the clients of a chunk, or take no step if it is only to compile the program."""
+        """Train the clients of a chunk, or only compile the program without taking a step."""
         words, task = self._words_of(tasks[0]), tasks[0]
         if words is None:
             return self._run_lanes(self.network, self._features, tasks, t, for_nothing)
         start = Model(words.cut(task.client, task.start.parameters), task.start.buffers)
-        own = replace(task, start=start, anchor=start)
+        trains = None if task.trains is None else words.cut(task.client, task.trains)
+        own = replace(task, start=start, anchor=start, trains=trains)
         ((model, loss),) = self._run_lanes(words.networks[task.client], words.tokens, [own], t, for_nothing)
         return [(Model(words.put_back(task.client, task.start.parameters, model.parameters), model.buffers), loss)]
 
@@ -168,11 +183,11 @@ class LocalWork:
         self, network: Network, features: jax.Array, tasks: list[Task], t: int, for_nothing: bool
     ) -> list[tuple[Model, float]]:
         """Train clients side by side; empty lanes have no rows and take no steps."""
-        proximal, lanes = tasks[0].proximal > 0, self._lanes_for(tasks)
+        kind, lanes = tasks[0].kind, self._lanes_for(tasks)
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
-            stream = (self.seed, Stream.TRAINING, t, task.client)
+            stream = (self.seed, Stream.TRAINING, t, self._numbers[task.client])
             _fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))
             keys[lane] = raw_key(*stream)
         padded = [*tasks, *[tasks[-1]] * (lanes - len(tasks))]
@@ -185,18 +200,18 @@ class LocalWork:
             epochs=np.full(lanes, self.local_epochs, np.int32),
             key=keys,
             proximal=np.array([task.proximal for task in padded], np.float32),
-            anchor=_stack([task.anchor.parameters for task in padded])
-            if proximal
-            else np.zeros((lanes, 0), np.float32),
+            anchor=_stack([task.anchor.parameters if kind["proximal"] else NOTHING for task in padded]),
             log_prior=_stack([task.log_prior for task in padded]),
+            logit_scale=_stack([NOTHING if task.logit_scale is None else task.logit_scale for task in padded]),
+            trains=_stack([NOTHING if task.trains is None else task.trains for task in padded]),
         )
-        train = self._programs.training(network, proximal=proximal, keep_optimizer=False, lanes=lanes)
+        train = self._programs.training(network, **kind, keep_optimizer=False, lanes=lanes)
         result = train(features, self._labels, _without_steps(jobs) if for_nothing else jobs)
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
 
     def train_pooled(self, order: TrainPooled, rows: NDArray[np.int64], client: int, t: int) -> Pooled:
-        """Train on all of some rows: one client, of this number, who holds everything and keeps its optimizer."""
+        """Train on all given rows as one client with this number, which keeps its optimizer."""
         stream = (self.seed, Stream.TRAINING, t, client)
         visits = np.zeros((1, order.epochs * len(rows) + self.batch_size), np.int32)
         _fill_order(visits[0], rows, order.epochs, generator(*stream))
@@ -216,6 +231,8 @@ class LocalWork:
             proximal=np.zeros(1, np.float32),
             anchor=np.zeros((1, 0), np.float32),
             log_prior=np.zeros((1, self.num_classes), np.float32),
+            logit_scale=NOTHING[None],
+            trains=NOTHING[None],
         )
         train = self._programs.training(self.network, proximal=False, keep_optimizer=True, lanes=1)
         with self._compiling(("pooled", visits.shape)) as new:
@@ -234,44 +251,85 @@ class LocalWork:
         rows: NDArray[np.int64],
         owner: NDArray[np.int64] | None = None,
         log_prior: NDArray[np.float64] | None = None,
+        scale: NDArray[np.float64] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Predicted class and loss of rows: up to ends[0] under the first model, then up to ends[1] under the second...
 
-        ``log_prior`` has a line for each owner.
+        ``log_prior`` and ``scale`` have one row and one number per owner: what is added to the logits, and what they
+        are multiplied by before.
         """
         predicted, losses = np.empty(len(rows), np.int32), np.empty(len(rows), np.float64)
 
         def score_batch(batch: _Batch) -> None:
-            own = rows[batch.begin : batch.end]
-            length = batch.size if self._programs.one_size else len(own)
-            filled_up = np.zeros(length, np.int32)
-            filled_up[: len(own)] = own
-            prior = self._no_prior[:length]
+            number, filled_up = batch.end - batch.begin, self._filled_up(batch, rows)
+            prior, times = self._no_prior[: len(filled_up)], self._no_scale[: len(filled_up)]
             if log_prior is not None and owner is not None:
                 prior = np.zeros_like(prior)
-                prior[: len(own)] = np.maximum(log_prior[owner[batch.begin : batch.end]], NEVER)
-            classes, loss = self._programs.score(self._features, self._labels, *batch.model, filled_up, prior)
-            predicted[batch.begin : batch.end] = np.asarray(classes)[: len(own)]
-            losses[batch.begin : batch.end] = np.asarray(loss)[: len(own)]
+                prior[:number] = np.maximum(log_prior[owner[batch.begin : batch.end]], NEVER)
+            if scale is not None and owner is not None:
+                times = np.ones_like(times)
+                times[:number] = scale[owner[batch.begin : batch.end]]
+            classes, loss = self._scoring.score(self._features, self._labels, *batch.model, filled_up, times, prior)
+            predicted[batch.begin : batch.end] = np.asarray(classes)[:number]
+            losses[batch.begin : batch.end] = np.asarray(loss)[:number]
 
-        for _ in self._in_order(score_batch, self._batches(models, ends)):
+        def compile_for(batch: _Batch) -> None:
+            nothing = self._filled_up(batch, rows)
+            unread = self._no_scale[: len(nothing)], self._no_prior[: len(nothing)]
+            np.asarray(self._scoring.score(self._features, self._labels, *batch.model, nothing, *unread)[1])
+
+        for _ in self._in_order(score_batch, self._batches("score", compile_for, models, ends)):
             pass
         return predicted, losses
 
-    def _batches(self, models: Sequence[Model], ends: Sequence[int] | NDArray[np.int64]) -> Iterator[_Batch]:
+    def logits(
+        self, models: Sequence[Model], ends: Sequence[int] | NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Logits of rows, under models as :meth:`score` has them."""
+        found = np.empty((len(rows), self.num_classes), np.float32)
+
+        def read_batch(batch: _Batch) -> None:
+            logits = self._scoring.logits(self._features, *batch.model, self._filled_up(batch, rows))
+            found[batch.begin : batch.end] = np.asarray(logits)[: batch.end - batch.begin]
+
+        def compile_for(batch: _Batch) -> None:
+            np.asarray(self._scoring.logits(self._features, *batch.model, self._filled_up(batch, rows)))
+
+        for _ in self._in_order(read_batch, self._batches("logits", compile_for, models, ends)):
+            pass
+        return found
+
+    def held_out(
+        self, client: int, rows: NDArray[np.int64], hold_out: HoldOut
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A client's rows in two parts: those that it trains on, and those that it holds out."""
+        held = hold_out.chosen(len(rows), generator(self.seed, Stream.HELD_OUT, self._numbers[client]))
+        return rows[~held], rows[held]
+
+    def _filled_up(self, batch: _Batch, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The rows of a batch, and as many others as its program needs."""
+        own = rows[batch.begin : batch.end]
+        filled_up = np.zeros(batch.size if self._scoring.one_size else len(own), np.int32)
+        filled_up[: len(own)] = own
+        return filled_up
+
+    def _batches(
+        self,
+        program: str,
+        compile_for: Callable[[_Batch], None],
+        models: Sequence[Model],
+        ends: Sequence[int] | NDArray[np.int64],
+    ) -> Iterator[_Batch]:
         """The rows of every model in batches, and their program compiled."""
         begin = 0
         for model, end in zip(models, map(int, ends), strict=True):
             if end == begin:
                 continue
-            # For a model that only few rows are scored with, a power of two that holds them: few sizes, few programs.
-            size = min(self._score_rows, max(LEAST_ROWS, power_of_two(end - begin)))
-            length = size if self._programs.one_size else 0
-            with self._compiling(("score", length)) as new:
+            size = self._scoring.size_for(end - begin)
+            with self._compiling((program, size if self._scoring.one_size else 0)) as new:
                 on_device = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
                 if new:
-                    nothing = np.zeros(length, np.int32), self._no_prior[:length]
-                    np.asarray(self._programs.score(self._features, self._labels, *on_device, *nothing)[1])
+                    compile_for(_Batch(on_device, size, begin, begin))
             for at in range(begin, end, size):
                 yield _Batch(on_device, size, at, min(at + size, end))
             begin = end
@@ -279,24 +337,24 @@ class LocalWork:
     # ------------------------------------------------------------------------------------------------------ pool
 
     def _is_new(self, program: Hashable) -> bool:
-        """Whether a program is asked for the first time."""
+        """Whether a program is needed for the first time."""
         new = program not in self._called
         self._called.add(program)
         return new
 
     @contextmanager
     def _compiling(self, program: Hashable) -> Iterator[bool]:
-        """For the first call of a program, which compiles it: its time is booked apart.  Says whether it is the first.
+        """A context for a call of a program.  The first call compiles it, and that time is booked apart.
 
-        Programs that train and score are then called for nothing, so that what they do afterwards takes the same time,
-        whoever needs them first.
+        Returns whether the call is the first.  The first call of training and scoring does no work, so that later
+        calls take the same time for every method.
         """
         new = self._is_new(program)
         with self._time_compilation() if new else nullcontext():
             yield new
 
     def _in_order(self, work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-        """Results in the order of the items, with only a few items under way or waiting at any time."""
+        """Yield results in the order of the items, with only a few items in progress or waiting at any time."""
         waiting: list[Future[B]] = []
         remaining = iter(items)
         waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 2 * self.workers))
@@ -307,9 +365,9 @@ class LocalWork:
 
 
 def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rng: np.random.Generator) -> None:
-    """Write the rows of each epoch, reshuffled, one epoch after the other; the rest is the client's own rows too.
+    """Write the rows of each epoch, reshuffled, one epoch after the other; fill the rest with the client's own rows.
 
-    It fills the last batch, where it does not count, but another client's texts may have words this client lacks.
+    The rest fills the last batch and does not count.  Another client's texts could have words that this client lacks.
     """
     out[epochs * len(rows) :] = rows[0]
     epoch = rows.astype(np.int64)  # NumPy shuffles integers of the machine's size fastest
@@ -319,7 +377,7 @@ def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rn
 
 
 def _without_steps(job: Job) -> Job:
-    """The same job with no rows to go over: calling its program compiles it and does nothing else."""
+    """The same job without rows: calling its program compiles it and does nothing else."""
     return job._replace(size=np.zeros_like(job.size), epochs=np.zeros_like(job.epochs))
 
 

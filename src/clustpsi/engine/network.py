@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from jax.flatten_util import ravel_pytree
+from numpy.typing import NDArray
 
 from clustpsi.orders import Model
 
@@ -23,7 +24,7 @@ class Network:
     module
         Called as ``module(x, train=..., mask=...)``.
     input_shape, input_dtype
-        Of one row of features.
+        Shape and type of one row of features.
     """
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], input_dtype: np.dtype[Any]) -> None:
@@ -49,13 +50,21 @@ class Network:
         return Model(np.asarray(ravel_pytree(parameters)[0]), np.asarray(_ravel(buffers)[0]))
 
     def place_of(self, name: str) -> tuple[slice, tuple[int, ...]] | None:
-        """Where the flat vector has the first parameter of a name, and the parameter's shape; None without one."""
+        """Position in the flat vector and shape of the first parameter with this name; None if there is none."""
         at = 0
         for path, leaf in self._leaves:
             if path[-1].key == name:
                 return slice(at, at + leaf.size), leaf.shape
             at += leaf.size
         return None
+
+    @property
+    def head(self) -> NDArray[np.bool_]:
+        """Which parameters are those of the last layer, which makes logits of what the others make of a row."""
+        layers = [str(path[0].key) for path, _ in self._leaves]
+        dense = {name for name in layers if name.startswith("Dense_")}
+        last = max(dense, key=lambda name: int(name.removeprefix("Dense_")), default=None)
+        return np.repeat([name == last for name in layers], [leaf.size for _, leaf in self._leaves])
 
     def evaluate(self, parameters: Tree, buffers: Tree, x: jax.Array) -> jax.Array:
         """Logits in evaluation mode."""
@@ -77,7 +86,7 @@ class Network:
 
 
 def _ravel(tree: Tree) -> tuple[jax.Array, Callable[[jax.Array], Tree]]:
-    """ravel_pytree that gives float32 for an empty tree too."""
+    """``ravel_pytree``, but float32 also for an empty tree."""
     if not jax.tree.leaves(tree):
         return jnp.zeros(0, jnp.float32), lambda _: tree
     return ravel_pytree(tree)
@@ -90,5 +99,5 @@ def as_vector(tree: Tree) -> jax.Array:
 
 @lru_cache
 def network_for(module: nn.Module, input_shape: tuple[int, ...], input_dtype: np.dtype[Any]) -> Network:
-    """The network of a module and input, always the same object, so that compiled programs are found again."""
+    """The network of a module and an input; always the same object, so that compiled programs are reused."""
     return Network(module, input_shape, input_dtype)

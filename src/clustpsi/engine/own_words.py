@@ -1,9 +1,9 @@
 """Local training of a text model over the words that a client has.
 
-A row of the embedding table that no training text of a client names has the gradient 0 in every step; SGD and a fresh
-Adam leave it where it is, and so does a proximal term around the start.  A client therefore trains the same model over
-a table of its own words and puts their rows back.  The result is the same, and a step's gradient and optimizer have as
-many rows to go over as the client has words.
+If a word occurs in no training text of a client, its row of the embedding table has the gradient 0 in every step.  SGD
+and a fresh Adam do not change such a row, and neither does a proximal term around the start.  So a client trains the
+same model with a table of its own words and then puts their rows back.  The result is the same, but gradient and
+optimizer only handle the rows of the client's words.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ class OwnWords:
     Attributes
     ----------
     tokens
-        The texts; a token is the place of a word in the list of the client who trains on the text.
+        The texts; a token is the position of a word in the list of the client that trains on the text.
     networks
-        Of every client, the model over its words.
+        For every client, the model over its words.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class OwnWords:
 
     @classmethod
     def of(cls, network: Network, tokens: NDArray[Any], clients: Sequence[NDArray[np.int64]]) -> Self | None:
-        """For clients with these rows of training texts; None if no table is trained or they have all the words."""
+        """Own words of clients with these training rows; None if no table is trained or clients have all words."""
         table = network.place_of("embedding")
         if table is None:
             return None
@@ -68,7 +68,7 @@ class OwnWords:
         return cls(network, table, places, words)
 
     def cut(self, client: int, parameters: Vector) -> Vector:
-        """The parameters of the client's model, given those of the whole; rows beyond its words are of no account."""
+        """The parameters of the client's model, from those of the whole; rows beyond its words do not matter."""
         table = parameters[self._table].reshape(self._rows, self._width)
         own = np.zeros((self.networks[client].module.vocabulary, self._width), np.float32)
         own[: len(self._words[client])] = table[self._words[client]]

@@ -1,74 +1,117 @@
-"""What trains and scores a model: programs for any network or, for a small softmax regression, loops written out."""
+"""Programs that train and score a model: general ones for any network, plain loops for small softmax regressions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from clustpsi.engine import softmax_regression
 from clustpsi.engine.network import Network
-from clustpsi.engine.scoring import row_scores
+from clustpsi.engine.scoring import row_logits, row_scores
+from clustpsi.engine.sizes import power_of_two
 from clustpsi.engine.training import Result, local_training, make_optimizer
 
 # Up to this many parameters a step is so short that it pays to run clients side by side (docs/benchmarks.md).
 SMALL_MODEL = 4096
-# More lanes save little more and wait for the largest client longer; an accelerator wants many, whatever the model.
+# More lanes save little and wait longer for the largest client.  An accelerator needs many lanes for every model.
 LANES = 4
 ACCELERATOR_LANES = 32
+# Scored at once, unused rows included.
+LEAST_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How rows are scored.
+
+    Attributes
+    ----------
+    score
+        A function of features, labels, parameters, buffers, rows and a scale and a log-prior for each row; it gives the
+        class that the model takes each row for, and the row's loss.
+    logits
+        A function of features, parameters, buffers and rows; it gives the rows' logits.
+    most_rows
+        Rows that are scored at once.
+    one_size
+        Whether ``score`` and ``logits`` are compiled for one number of rows, to which fewer must be filled up.
+    """
+
+    score: Callable[..., tuple[Any, Any]]
+    logits: Callable[..., Any]
+    most_rows: int
+    one_size: bool
+
+    def size_for(self, rows: int) -> int:
+        """Rows at once, for a model that so many rows are scored with."""
+        # Where they are few, a power of two that holds them: few sizes, few programs.
+        return min(self.most_rows, max(LEAST_ROWS, power_of_two(rows)))
 
 
 @dataclass(frozen=True)
 class Programs:
-    """Training and scoring, and in what portions they take clients and rows.
+    """Training and scoring, and how many clients and rows they take at a time.
 
     Attributes
     ----------
     training
         Of a network: a function of features, labels and a :class:`~clustpsi.engine.training.Job`, made for given
-        ``proximal``, ``keep_optimizer`` and ``lanes``.
-    score
-        A function of features, labels, parameters, buffers, rows and a log-prior for each row; it gives the class that
-        the model takes each row for, and the row's loss.
+        ``proximal``, ``keep_optimizer`` and ``lanes``, and for what else a job may have (``scaled``, ``partial``).
     lanes
         Clients that are trained side by side.
-    most_rows
-        Rows that are scored at once.
-    one_size
-        Whether ``score`` is compiled for one number of rows, to which fewer must be filled up.
+    scoring
+        Of rows.
     """
 
     training: Callable[..., Callable[..., Result]]
-    score: Callable[..., tuple[Any, Any]]
     lanes: int
-    most_rows: int
-    one_size: bool
+    scoring: Scoring
 
 
 def general(network: Network, optimizer: str, lr: float, batch_size: int, lanes: int | None = None) -> Programs:
     """Programs that XLA compiles, for any network."""
     rule = make_optimizer(optimizer, lr)
 
-    def training(network: Network, *, proximal: bool, keep_optimizer: bool, lanes: int) -> Callable[..., Result]:
-        return local_training(network, rule, batch_size, proximal=proximal, keep_optimizer=keep_optimizer, lanes=lanes)
+    def training(network: Network, **kind: Any) -> Callable[..., Result]:
+        return local_training(network, rule, batch_size, **kind)
 
     if lanes is None:
         lanes = LANES if network.num_parameters <= SMALL_MODEL else 1
         lanes = lanes if jax.default_backend() == "cpu" else ACCELERATOR_LANES
-    return Programs(training, row_scores(network), lanes, most_rows=2048, one_size=True)
+    return Programs(training, lanes, general_scoring(network))
 
 
-def written_out(optimizer: str, lr: float, batch_size: int) -> Programs:
+def written_out(network: Network, optimizer: str, lr: float, batch_size: int) -> Programs:
     """Loops that Numba compiles, for a softmax regression."""
 
-    def training(network: Network, *, proximal: bool, keep_optimizer: bool, lanes: int) -> Callable[..., Result]:
+    def training(network: Network, **kind: Any) -> Callable[..., Result]:
         return softmax_regression.local_training(optimizer, lr, batch_size)
 
-    return Programs(training, softmax_regression.row_scores, lanes=1, most_rows=2**14, one_size=False)
+    return Programs(training, 1, scoring_for(network))
 
 
 def programs_for(network: Network, optimizer: str, lr: float, batch_size: int, lanes: int | None) -> Programs:
-    """The fastest; the general ones if a number of lanes is asked for."""
+    """The fastest programs for this network; the general ones if a number of lanes is given."""
     if lanes is None and softmax_regression.applies(network):
-        return written_out(optimizer, lr, batch_size)
+        return written_out(network, optimizer, lr, batch_size)
     return general(network, optimizer, lr, batch_size, lanes)
+
+
+def general_scoring(network: Network) -> Scoring:
+    """A program that XLA compiles, for any network."""
+    return Scoring(row_scores(network), row_logits(network), _rows_at_once(network, most=2048), one_size=True)
+
+
+def scoring_for(network: Network) -> Scoring:
+    """The fastest."""
+    if softmax_regression.applies(network):
+        scores, logits = softmax_regression.row_scores, softmax_regression.row_logits
+        return Scoring(scores, logits, _rows_at_once(network, most=2**14), one_size=False)
+    return general_scoring(network)
+
+
+def _rows_at_once(network: Network, most: int) -> int:
+    """Fewer for larger inputs: enough to fill the machine, not its memory."""
+    return int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), LEAST_ROWS, most))

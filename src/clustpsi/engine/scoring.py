@@ -1,4 +1,4 @@
-"""Scoring: which class a model takes rows for, and with what loss."""
+"""Scoring: which class a model takes rows for, with what loss, and how sure it is."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,9 +12,10 @@ from clustpsi.engine.training import cross_entropy
 
 @lru_cache
 def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """Compile the scoring of a batch of rows: (predicted class, loss) of each.
+    """Compile the scoring of a batch: predicted class and loss of each row.
 
-    ``log_prior`` has a line for each row, added to its logits.
+    ``scale`` and ``log_prior`` have one number and one row per row of the batch: what its logits are multiplied by, and
+    what is added to them.  A scale of 0 omits the logits, whatever they are.
     """
 
     def score(
@@ -23,10 +24,45 @@ def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
         parameters: jax.Array,
         buffers: jax.Array,
         rows: jax.Array,
+        scale: jax.Array,
         log_prior: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
-        logits = network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features[rows])
-        logits = logits + log_prior
+        logits = _read(network, parameters, buffers, features[rows], scale, log_prior)
         return jnp.argmax(logits, axis=-1), cross_entropy(logits, labels[rows])
 
     return jax.jit(score)
+
+
+@lru_cache
+def row_probabilities(network: Network) -> Callable[..., jax.Array]:
+    """Compile the probabilities that a model gives the classes of a batch; ``scale`` and ``log_prior`` as above."""
+
+    def probabilities(
+        features: jax.Array, parameters: jax.Array, buffers: jax.Array, scale: jax.Array, log_prior: jax.Array
+    ) -> jax.Array:
+        return jax.nn.softmax(_read(network, parameters, buffers, features, scale, log_prior))
+
+    return jax.jit(probabilities)
+
+
+@lru_cache
+def row_logits(network: Network) -> Callable[..., jax.Array]:
+    """Compile the logits of a batch of rows."""
+
+    def logits(features: jax.Array, parameters: jax.Array, buffers: jax.Array, rows: jax.Array) -> jax.Array:
+        return network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features[rows])
+
+    return jax.jit(logits)
+
+
+def _read(
+    network: Network,
+    parameters: jax.Array,
+    buffers: jax.Array,
+    features: jax.Array,
+    scale: jax.Array,
+    log_prior: jax.Array,
+) -> jax.Array:
+    """Logits as they are used: scaled, with the prior added."""
+    logits = network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features)
+    return jnp.where(scale[:, None] == 0, 0, logits * scale[:, None]) + log_prior

@@ -1,7 +1,7 @@
 """The simulator: serves a method's orders for a whole federation on one machine.
 
-Chunks of clients are formed by a fixed rule and sums run in a fixed order in double precision, so that results depend
-neither on the number of workers nor on who finishes first.
+Chunks of clients follow a fixed rule, and sums are made in a fixed order in double precision.  So results depend
+neither on the number of workers nor on which of them finishes first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from clustpsi.engine.local import LocalWork, Task
 from clustpsi.engine.network import Network
+from clustpsi.engine.readings import reading_losses
 from clustpsi.engine.training import NEVER
 from clustpsi.errors import ClustPSIError
 from clustpsi.federation import Federation
 from clustpsi.orders import (
     RULED_OUT_LOSS,
+    Answers,
     Clients,
     Evaluate,
     Evaluated,
+    HeldOutLosses,
+    HoldOut,
     LabelCounts,
     LabelPresence,
     Ledger,
@@ -31,9 +35,9 @@ from clustpsi.orders import (
     Train,
     Trained,
     TrainPooled,
-    WeightedMean,
     traffic,
 )
+from clustpsi.partition import Rows, label_counts
 
 
 class Simulator:
@@ -45,26 +49,35 @@ class Simulator:
         Data and clients.
     network
         The model.
+    told
+        Label counts of training and test rows as the clients tell them; by default as they are.
     settings
-        Those of :class:`~clustpsi.engine.local.LocalWork`: of local training, seed, workers and lanes.
+        Settings of :class:`~clustpsi.engine.local.LocalWork`: local training, seed, workers and lanes.
     """
 
-    def __init__(self, federation: Federation, network: Network, **settings: Any) -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        network: Network,
+        *,
+        told: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        **settings: Any,
+    ) -> None:
         self.federation, self.network = federation, network
-        self.clients = Clients(
-            federation.client_names,
-            federation.dataset.class_names,
-            federation.label_counts,
-            federation.test_label_counts,
-        )
+        self._are_told = told is not None
+        counts = told or (federation.label_counts, federation.test_label_counts)
+        self.clients = Clients(federation.client_names, federation.dataset.class_names, *counts)
+        self.newcomers: Clients | None = None
         self.ledger = Ledger()
         self.watch: Callable[[float], None] | None = None
         # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
         parts = [*federation.train, *federation.test]
         layout, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
-        places = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
+        every = np.arange(len(layout))
+        places = [every[end - len(part) : end] for part, end in zip(parts, ends.tolist(), strict=True)]
         self._train_rows, self._test_rows = places[: federation.num_clients], places[federation.num_clients :]
         self._label_of_row = federation.labels[layout]
+        self._parts: dict[tuple[int, HoldOut], tuple[Rows, Rows]] = {}
         self.work = LocalWork(
             federation.features[layout],
             self._label_of_row,
@@ -83,7 +96,7 @@ class Simulator:
         return self.work.initial(index)
 
     def take_ledger(self) -> Ledger:
-        """What orders have cost since the last call."""
+        """Costs of orders since the last call."""
         taken, self.ledger = self.ledger, Ledger()
         return taken
 
@@ -100,16 +113,20 @@ class Simulator:
                 with self.ledger.timed("training"):
                     rows = np.concatenate(self._train_rows)
                     return self.work.train_pooled(order, rows, self.federation.num_clients, t)
-            case LabelCounts(clients):
+            case LabelCounts(clients, hold_out):
                 self._book(order)
-                return self.federation.label_counts[clients]
+                return self._label_counts(clients, hold_out)
             case LabelPresence(clients):
                 self._book(order)
-                return self.federation.label_counts[clients] > 0
+                return self.clients.train_counts[clients] > 0
             case Losses(clients, model):
                 self._book(order)
                 with self.ledger.timed("losses"):
                     return self._client_losses(clients, model)
+            case HeldOutLosses():
+                self._book(order)
+                with self.ledger.timed(order.purpose):
+                    return self._held_out_losses(order)
             case NearestModel(clients, models):
                 self._book(order)
                 with self.ledger.timed("estimation"):
@@ -118,6 +135,21 @@ class Simulator:
                 with self.ledger.timed("evaluation"):
                     return self._evaluate(order)
         raise ClustPSIError(f"the simulator cannot serve an order of the type {type(order).__name__}")
+
+    def _split(self, client: int, hold_out: HoldOut | None) -> tuple[Rows, Rows]:
+        """A client's training rows: those that it trains on, and those that it holds out."""
+        rows = self._train_rows[client]
+        if hold_out is None:
+            return rows, rows[:0]
+        if (client, hold_out) not in self._parts:
+            self._parts[client, hold_out] = self.work.held_out(client, rows, hold_out)
+        return self._parts[client, hold_out]
+
+    def _label_counts(self, clients: Rows, hold_out: HoldOut | None) -> Rows:
+        if hold_out is None or self._are_told:  # what was told in private is told once
+            return self.clients.train_counts[clients]
+        trained_on = [self._split(int(client), hold_out)[0] for client in clients]
+        return label_counts(trained_on, self._label_of_row, self.federation.num_classes)
 
     def _book(self, order: Order) -> None:
         self.ledger.add(traffic(order, self.federation.num_classes))
@@ -138,11 +170,15 @@ class Simulator:
         queue = [(i, j, task) for i, order in enumerate(orders) for j, task in enumerate(self._tasks(order))]
         # Lanes of a chunk run until the longest is done, so neighbours should be alike; ties go by client, then order.
         queue.sort(key=lambda item: (-len(item[2].rows), item[2].client, item[0]))
-        groups = [
-            [item for item in queue if (item[2].proximal > 0) == proximal] for proximal in (False, True)
-        ]  # with and without the proximal term are two programs
-        chunks = [group[at : at + self.work.lanes] for group in groups for at in range(0, len(group), self.work.lanes)]
-        sums = [_Answers(order, self.federation.train_sizes) for order in orders]
+        groups: dict[tuple[bool, ...], list[tuple[int, int, Task]]] = {}  # each kind is a program of its own
+        for item in queue:
+            groups.setdefault(tuple(item[2].kind.values()), []).append(item)
+        chunks = [
+            group[at : at + self.work.lanes]
+            for _, group in sorted(groups.items())
+            for at in range(0, len(group), self.work.lanes)
+        ]
+        sums = [self._answers(order) for order in orders]
         rows, done = sum(len(task.rows) for _, _, task in queue), 0
         for chunk, results in zip(
             chunks,
@@ -154,12 +190,16 @@ class Simulator:
                 done += len(task.rows)
             if self.watch is not None:
                 self.watch(done / rows)
-        replies = [each.result() for each in sums]
+        replies = [Trained.of(each) for each in sums]
         for order, reply in zip(orders, replies, strict=True):
             self._book(order)
             self.ledger.trained += len(order.clients)
             self.ledger.left_out.extend(int(client) for client in order.clients[~reply.kept])
         return replies
+
+    def _answers(self, order: Train) -> Answers:
+        weights = self.clients.sizes[order.clients] if order.weights is None else order.weights
+        return Answers(order.clients, weights, order.each, order.running_mean())
 
     def _tasks(self, order: Train) -> list[Task]:
         number = len(order.clients)
@@ -172,11 +212,14 @@ class Simulator:
             if order.log_prior is None
             else np.maximum(order.log_prior, NEVER).astype(np.float32)
         )
-        rows = self._train_rows
+        scales = [None] * number if order.logit_scale is None else list(order.logit_scale.astype(np.float32))
+        trains = None if order.trains is None else order.trains.astype(np.float32)
         return [
-            Task(int(client), rows[client], start, float(mu), anchor, prior)
-            for client, start, mu, anchor, prior in zip(
-                order.clients, starts, proximal, anchors, log_prior, strict=True
+            Task(
+                int(client), self._split(int(client), order.hold_out)[0], start, float(mu), anchor, prior, scale, trains
+            )
+            for client, start, mu, anchor, prior, scale in zip(
+                order.clients, starts, proximal, anchors, log_prior, scales, strict=True
             )
         ]
 
@@ -190,7 +233,7 @@ class Simulator:
         rows = np.concatenate([self._test_rows[client] for client in order.clients[by_model]])
         owner, labels = np.repeat(by_model, sizes[by_model]), self._label_of_row.take(rows)
         ends = np.cumsum(np.bincount(of_client, sizes, minlength=len(models)).astype(np.int64))
-        predicted, losses = self.work.score(models, ends, rows, owner, log_prior)
+        predicted, losses = self.work.score(models, ends, rows, owner, log_prior, order.deployment.scale)
         if log_prior is not None:
             losses[np.isneginf(log_prior)[owner, labels]] = RULED_OUT_LOSS
         shape = len(sizes), self.federation.num_classes
@@ -207,6 +250,15 @@ class Simulator:
         _, losses = self.work.score([model], [sum(map(len, own))], np.concatenate(own))
         return _sums(_owners(own), losses, len(own)) / [max(len(rows), 1) for rows in own]
 
+    def _held_out_losses(self, order: HeldOutLosses) -> NDArray[np.float64]:
+        own = [self._split(int(client), order.hold_out)[1] for client in order.clients]
+        rows, owner = np.concatenate(own), _owners(own)
+        if isinstance(order.model, Model):
+            logits = self.work.logits([order.model], [len(rows)], rows)
+        else:
+            logits = self.work.logits(order.model, np.cumsum([len(each) for each in own]), rows)
+        return reading_losses(order, logits, self._label_of_row[rows], owner)
+
     def _nearest_model(self, clients: NDArray[np.int64], models: Sequence[Model]) -> NDArray[np.int64]:
         own = [self._train_rows[client] for client in clients]
         rows = np.concatenate(own)
@@ -216,30 +268,8 @@ class Simulator:
         return counts
 
 
-class _Answers:
-    """The replies to a training order as they come in."""
-
-    def __init__(self, order: Train, sizes: NDArray[np.int64]) -> None:
-        number = len(order.clients)
-        self.weights = np.asarray(sizes[order.clients] if order.weights is None else order.weights, np.float64)
-        self.losses, self.kept = np.full(number, np.nan), np.zeros(number, bool)
-        self.models: list[Model | None] | None = [None] * number if order.each else None
-        self.mean = WeightedMean()
-
-    def add(self, j: int, model: Model, loss: float) -> None:
-        if not all(bool(np.isfinite(vector).all()) for vector in model):
-            return
-        self.kept[j], self.losses[j] = True, loss
-        if self.models is not None:
-            self.models[j] = Model(model.parameters.copy(), model.buffers.copy())
-        self.mean.add(model, float(self.weights[j]))
-
-    def result(self) -> Trained:
-        return Trained(self.mean.result(), self.losses, self.kept, self.models)
-
-
 def _owners(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """For every row of the concatenation, the position of the list it comes from."""
+    """For every item of the concatenated lists, the position of its list."""
     return np.repeat(np.arange(len(rows)), [len(own) for own in rows])
 
 

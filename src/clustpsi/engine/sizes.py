@@ -1,8 +1,8 @@
-"""Sizes that arrays are filled up to: few of them, hence few compilations over many federations."""
+"""Sizes that arrays are padded to: only a few, so that programs are compiled only a few times."""
 
 
 def power_of_two(number: int) -> int:
-    """The least that is not below a positive number."""
+    """The smallest power of two that is not below a positive number."""
     return 1 << (number - 1).bit_length()
 
 

@@ -1,8 +1,8 @@
-"""Softmax regression, written out: training and scoring as plain compiled loops.
+"""Softmax regression as plain compiled loops, for training and scoring.
 
-A step of so small a model is a thousand multiplications or so, spread over some forty operations in the general
-program.  Here a client's whole training is one loop, which is a few times faster (docs/benchmarks.md).  It takes the
-same steps in the same precision as :func:`clustpsi.engine.training.local_training` and differs in rounding only.
+One step of such a small model is about a thousand multiplications, which the general program spreads over some forty
+operations.  Here a client's whole training is one loop, which is a few times faster (docs/benchmarks.md).  It takes the
+same steps in the same precision as :func:`clustpsi.engine.training.local_training` and differs only in rounding.
 """
 
 from collections.abc import Callable
@@ -54,9 +54,11 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
             state[:] = given
         # A copy, because a read-only anchor, such as an initial model, would be compiled for once more.
         anchor = np.array(job.anchor[0] if job.anchor.shape[1] else parameters)
+        scale = job.logit_scale[0] if job.logit_scale.shape[1] else np.ones_like(job.log_prior[0])
+        trains = job.trains[0] if job.trains.shape[1] else np.ones_like(parameters)
         loss = _train(
             rows.reshape(len(rows), -1), np.asarray(labels), job.order[0], int(job.size[0]), int(job.epochs[0]),
-            batch_size, parameters, state, np.float32(job.proximal[0]), anchor, job.log_prior[0], rate,
+            batch_size, parameters, state, np.float32(job.proximal[0]), anchor, job.log_prior[0], scale, trains, rate,
         )  # fmt: skip
         kept = state if given.size else given
         return Result(parameters[None], np.asarray(job.buffers), kept[None], np.array([loss], np.float32))
@@ -65,20 +67,31 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
 
 
 def row_scores(
-    features: Any, labels: Any, parameters: Any, buffers: Any, rows: Integers, log_prior: Floats
+    features: Any, labels: Any, parameters: Any, buffers: Any, rows: Integers, scale: Floats, log_prior: Floats
 ) -> tuple[Integers, Floats]:
     """Like the general :func:`~clustpsi.engine.scoring.row_scores`."""
     table = np.asarray(features)
     predicted, losses = np.empty(len(rows), np.int32), np.empty(len(rows), np.float32)
     flat = table.reshape(len(table), -1)
-    _score(flat, np.asarray(labels), np.asarray(parameters), rows, log_prior, predicted, losses)
+    _score(flat, np.asarray(labels), np.asarray(parameters), rows, scale, log_prior, predicted, losses)
     return predicted, losses
+
+
+def row_logits(features: Any, parameters: Any, buffers: Any, rows: Integers) -> Floats:
+    """Like the general :func:`~clustpsi.engine.scoring.row_logits`."""
+    table, weights = np.asarray(features), np.asarray(parameters)
+    flat = table.reshape(len(table), -1)
+    classes = weights.size // (1 + flat.shape[1])
+    with np.errstate(invalid="ignore", over="ignore"):  # of a model that has diverged
+        logits: Floats = flat[rows] @ weights[classes:].reshape(-1, classes) + weights[:classes]
+    return logits
 
 
 @_compiled
 def _train(
     features: Floats, labels: Integers, order: Integers, size: int, epochs: int, batch_size: int,
-    parameters: Floats, state: Floats, proximal: np.float32, anchor: Floats, log_prior: Floats, lr: np.float32,
+    parameters: Floats, state: Floats, proximal: np.float32, anchor: Floats, log_prior: Floats, scale: Floats,
+    trains: Floats, lr: np.float32,
 ) -> float:  # fmt: skip
     """Train ``parameters`` (biases, then weights by feature and class) and ``state`` in place; give the mean loss."""
     width, classes = features.shape[1], log_prior.size
@@ -101,11 +114,11 @@ def _train(
                 for f in range(width):
                     x[f, j] = features[row, f]
             for c in range(classes):
-                bias = parameters[c] + log_prior[c]
+                bias = parameters[c] * scale[c] + log_prior[c]
                 for j in range(n):
                     p[c, j] = bias
                 for f in range(width):
-                    weight = parameters[classes * (1 + f) + c]
+                    weight = parameters[classes * (1 + f) + c] * scale[c]
                     for j in range(n):
                         p[c, j] += weight * x[f, j]
             for j in range(n):
@@ -132,16 +145,18 @@ def _train(
                 summed = np.float32(0)
                 for j in range(n):
                     summed += p[c, j]
-                gradient[c] = summed
+                gradient[c] = summed * scale[c]
                 for f in range(width):
                     summed = np.float32(0)
                     for j in range(n):
                         summed += p[c, j] * x[f, j]
-                    gradient[classes * (1 + f) + c] = summed
+                    gradient[classes * (1 + f) + c] = summed * scale[c]
             loss_sum += float(loss)
             if proximal > 0:
                 for i in range(parameters.size):
                     gradient[i] += proximal * (parameters[i] - anchor[i])
+            for i in range(parameters.size):
+                gradient[i] *= trains[i]
             if state.size:
                 power1, power2 = power1 * float(B1), power2 * float(B2)
                 unbias1, unbias2 = np.float32(1 / (1 - power1)), np.float32(1 / (1 - power2))
@@ -159,7 +174,7 @@ def _train(
 
 @_compiled
 def _score(
-    features: Floats, labels: Integers, parameters: Floats, rows: Integers, log_prior: Floats,
+    features: Floats, labels: Integers, parameters: Floats, rows: Integers, scale: Floats, log_prior: Floats,
     predicted: Integers, losses: Floats,
 ) -> None:  # fmt: skip
     width, classes = features.shape[1], log_prior.shape[1]
@@ -167,11 +182,14 @@ def _score(
     for i in range(rows.size):
         row = rows[i]
         for c in range(classes):
-            logits[c] = parameters[c] + log_prior[i, c]
-        for f in range(width):
-            value = features[row, f]
+            logits[c] = log_prior[i, c]
+        if scale[i] != 0:  # the prior alone does not look at the row
             for c in range(classes):
-                logits[c] += value * parameters[classes * (1 + f) + c]
+                logits[c] += parameters[c] * scale[i]
+            for f in range(width):
+                value = features[row, f] * scale[i]
+                for c in range(classes):
+                    logits[c] += value * parameters[classes * (1 + f) + c]
         best = 0
         for c in range(1, classes):
             if logits[c] > logits[best]:

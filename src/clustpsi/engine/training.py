@@ -16,7 +16,7 @@ ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}
 
 
 def adam(lr: float) -> optax.GradientTransformation:
-    """Adam, with the corrections of both moments' bias in two scalars: per entry, one division instead of three."""
+    """Adam with both bias corrections as two scalars: one division per entry instead of three."""
     b1, b2, eps = ADAM.values()
 
     def update(gradient, state, parameters=None):  # type: ignore[no-untyped-def]
@@ -46,7 +46,7 @@ def _rows(data: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Of each row.  The label's logit is picked by comparison: indexing would make a slow scatter of the gradient."""
+    """Loss of each row.  The label's logit is picked by comparison; indexing would give a slow gradient."""
     own = jnp.where(jnp.arange(logits.shape[-1]) == labels[..., None], logits, 0).sum(axis=-1)
     return jax.nn.logsumexp(logits, axis=-1) - own
 
@@ -67,19 +67,23 @@ class Job(NamedTuple):
     Attributes
     ----------
     parameters, buffers
-        The start, flat.
+        The initial values, as flat vectors.
     optimizer_state
-        Flat, or of size 0 for a fresh one.
+        A flat vector, or one of size 0 for a fresh optimizer.
     order
-        Rows of the data in the order of the visits, epoch after epoch, filled up to a common length.
+        Rows of the data in the order in which they are visited, epoch by epoch, padded to a common length.
     size, epochs
         Rows per epoch, and epochs.
     key
-        For dropout: the key's raw bits.
+        Raw bits of the key for dropout.
     proximal, anchor
         Strength and centre of the proximal term (ignored by the program without one).
     log_prior
         Added to the logits.
+    logit_scale
+        What they are multiplied by before (ignored by the program without one).
+    trains
+        1 for parameters that are trained and 0 for others (ignored by the program that trains all).
     """
 
     parameters: Array
@@ -92,6 +96,8 @@ class Job(NamedTuple):
     proximal: Array
     anchor: Array
     log_prior: Array
+    logit_scale: Array
+    trains: Array
 
 
 class Result(NamedTuple):
@@ -110,6 +116,8 @@ def local_training(
     proximal: bool,
     keep_optimizer: bool,
     lanes: int,
+    scaled: bool = False,
+    partial: bool = False,
 ) -> Callable[[jax.Array, jax.Array, Job], Result]:
     """Compile the training of ``lanes`` clients at a time, once for all runs of the same kind.
 
@@ -121,6 +129,7 @@ def local_training(
     def train(features: jax.Array, labels: jax.Array, job: Job) -> Result:
         start = network.parameters_of(job.parameters)
         anchor = network.parameters_of(job.anchor) if proximal else None
+        trains = network.parameters_of(job.trains) if partial else None
         fresh = optimizer.init(start)
         state = ravel_pytree(fresh)[1](job.optimizer_state) if keep_optimizer else fresh
         key = jax.random.wrap_key_data(job.key)
@@ -139,12 +148,15 @@ def local_training(
 
             def objective(parameters):  # type: ignore[no-untyped-def]
                 logits, updated = network.train(parameters, buffers, x, mask, jax.random.fold_in(key, i))
+                logits = logits * job.logit_scale if scaled else logits
                 losses = cross_entropy(logits + job.log_prior, y)
                 return jnp.where(mask, losses, 0).sum() / count, updated
 
             (loss, updated), gradient = jax.value_and_grad(objective, has_aux=True)(parameters)
             if proximal:
                 gradient = jax.tree.map(lambda g, p, a: g + job.proximal * (p - a), gradient, parameters, anchor)
+            if partial:
+                gradient = jax.tree.map(lambda g, share: g * share, gradient, trains)
             change, state = optimizer.update(gradient, state, parameters)
             return i + 1, optax.apply_updates(parameters, change), updated, state, loss_sum + loss * count, seen + count
 

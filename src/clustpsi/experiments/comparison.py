@@ -1,4 +1,4 @@
-"""Compare methods from Python: what ``clustpsi run`` does, as one call that gives a data frame."""
+"""Compare methods from Python: like ``clustpsi run``, but as one call that returns a data frame."""
 
 import itertools
 import tempfile
@@ -21,24 +21,24 @@ from clustpsi.runs.store import Store
 
 def compare(
     dataset: str | Path | Dataset = "digits",
-    methods: Sequence[str] = ("fedavg", "local", "clust_psi_pfl"),
+    methods: Sequence[str] = ("fedavg", "local", "clust_psi_pfl", "prior_pfl"),
     *,
     seeds: Sequence[int] = (42, 0, 1),
     output: str | Path | None = None,
     data_dir: str | Path | None = None,
     **settings: Any,
 ) -> pd.DataFrame:
-    """Run methods on a data set; gives a row for every method and seed with its settings, scores and costs.
+    """Run methods on a data set; returns one row per method and seed with its settings, scores and costs.
 
     Parameters
     ----------
     dataset
-        A name, a file, or a :class:`clustpsi.datasets.base.Dataset`, whose natural clients, where it has any, are used
+        A name, a file, or a :class:`clustpsi.datasets.base.Dataset`.  If a data set has natural clients, they are used
         unless a partitioner is named.
     methods
         Each as ``name`` or ``name:parameter=value:...``.
     seeds
-        Each is a partition, a split and an initial model of its own.
+        Each seed has its own partition, split and initial model.
     output
         Folder that keeps the runs, so that finished ones are not computed again; by default nothing is kept.
     data_dir

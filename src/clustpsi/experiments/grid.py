@@ -32,8 +32,8 @@ PAPER: Mapping[str, Any] = {
     "fraction": 0.5,
 }
 
-#: Which axis varies slowest: with seeds outside of partitions, a first complete table is there after one seed's runs,
-#: and with methods innermost, the runs that share a federation follow each other.
+#: The axes, the slowest first.  Seeds vary more slowly than partitions, so that a complete table exists after the runs
+#: of one seed.  Methods vary fastest, so that runs that share a federation follow each other.
 _ORDER = ("dataset", "seed", "partition", "num_clients")
 
 LARGEST_FILE = 1_000_000  # characters of a TOML file
@@ -45,13 +45,13 @@ _PARTITIONS = (*_SHORT, "partitioner", "non_iid_param")
 def grid(values: Mapping[str, Any]) -> list[Config]:
     """All runs of a grid, in the order in which they are worked on, each once.
 
-    Centralized learning does not depend on who holds which data, so it is run once for each data set and seed: on the
-    iid partition over the largest number of clients of the grid.
+    Centralized learning does not depend on the partition, so it runs once for each data set and seed: on the iid
+    partition over the largest number of clients of the grid.
 
     Parameters
     ----------
     values
-        Settings by name (hyphens or underscores); each a value, a list, or a text of values with commas between them.
+        Settings by name (hyphens or underscores); each is a value, a list, or a text with commas between values.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def paper_grid(values: Mapping[str, Any]) -> list[Config]:
 
 
 def replaced(values: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]:
-    """A grid's settings with some of them replaced; partitions, in whatever way they are given, as a whole.
+    """A grid's settings with some of them replaced; partitions are always replaced as a whole.
 
     >>> replaced({"dirichlet": [50, 0.3], "similarity": 0, "num-clients": 10}, {"similarity": 1})
     {'num_clients': 10, 'similarity': 1}

@@ -1,7 +1,7 @@
 """Workers on a Ray cluster.
 
-The only module that imports ray.  Nodes need clustpsi and the data sets, but no storage in common: a run travels to its
-worker with what is there of it, and comes back as a whole.  Meanwhile the sweep holds the run's lock.
+The only module that imports ray.  Nodes need clustpsi and the data sets, but no shared storage: the files of a run are
+sent to its worker, and all of them come back.  Meanwhile the sweep holds the run's lock.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ class RayWorkers:
         ``host:port`` or ``ray://host:port`` of a cluster, ``auto`` for the one this machine belongs to, or ``local`` to
         start one on this machine.
     store, data_dir
-        As for a sweep; ``data_dir`` is a folder of the nodes.
+        As in a sweep; ``data_dir`` is a folder on the nodes.
     size
         Number of workers; by default one for each core of the cluster.
     """
@@ -81,7 +81,7 @@ class RayWorkers:
         self._ray = ray = _connect(address, size)
         self.store, self.data_dir = store, data_dir and data_dir.absolute()
         self.size = size or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        # One core a worker; runs are deterministic, so a worker that dies is replaced here and not by Ray.
+        # One core per worker.  Runs are deterministic, so a worker that dies is replaced here and not by Ray.
         self._remote = ray.remote(num_cpus=1, max_restarts=0)(_RemoteWorker)
         self._actors: dict[int, Any] = {}
         self._locks: dict[int, contextlib.ExitStack] = {}
@@ -89,7 +89,7 @@ class RayWorkers:
         self._refused: list[tuple[int, Event]] = []
 
     def identify(self, configs: Sequence[Config]) -> tuple[list[Config], dict[Config, str]]:
-        """What :meth:`~clustpsi.runs.sources.Sources.identify` finds on a node, where the data is."""
+        """The result of :meth:`~clustpsi.runs.sources.Sources.identify` on a node, where the data are."""
         look = self._ray.remote(num_cpus=1)(_identify)
         found: tuple[list[Config], dict[Config, str]] = self._ray.get(look.remote(self.data_dir, list(configs)))
         return found
@@ -168,7 +168,7 @@ def _connect(address: str, size: int | None) -> Any:
 
 
 def _knock(address: str) -> None:
-    """Fail at once if nobody listens at an address: Ray itself would try for minutes."""
+    """Raise at once if nothing listens at an address; Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:
         socket.create_connection((host, int(port)), timeout=10).close()

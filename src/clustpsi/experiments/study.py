@@ -2,8 +2,8 @@
 
 The paper's study: draw partitions of many data sets with known alpha or S, compute the measures, train regressors to
 predict the level from them, and see which measure the regressors rely on. The measures are close to monotone functions
-of each other, and importances of collinear features are shared among them in arbitrary ways; so every measure is also
-scored alone, and by what is lost without it.
+of each other, and collinear features share their importance in arbitrary ways. So every measure is also scored alone,
+and by what is lost without it.
 
 :mod:`clustpsi.experiments.study_partitions` draws the partitions.
 """
@@ -86,7 +86,7 @@ class Study:
 
 
 def check_analysis(models: Sequence[str], measures: Sequence[str], held_out: str, num_datasets: int) -> None:
-    """Raise, before any partition is drawn, where :func:`analyse` could not do with these what it is asked to."""
+    """Raise, before any partition is drawn, if :func:`analyse` could not use these settings."""
     for model in models:
         if model not in MODELS:
             raise unknown_name("model", model, MODELS)
@@ -115,19 +115,20 @@ def analyse(
     held_out: str = "seed",
     watch: Callable[[str], None] | None = None,
 ) -> Study:
-    """Train the models on some of the partitions and ask them, on the others, what each measure tells.
+    """Train the models on some of the partitions and find out, on the others, what each measure tells.
 
     Parameters
     ----------
     partitions
-        What :func:`draw_partitions` gives.
+        The result of :func:`draw_partitions`.
     models
-        Of `MODELS`.
+        Names from `MODELS`.
     measures
-        The features. Number of clients and data set are none: a measure should tell the level without knowing them.
+        The features. The number of clients and the data set are not features: a measure should tell the level without
+        them.
     held_out
-        ``"seed"``: the last quarter of the seeds, so that the models know every data set; ``"dataset"``: one data set
-        after the other, so that they have to do with one they have never seen.
+        ``"seed"`` holds out the last quarter of the seeds, so that the models know every data set. ``"dataset"`` holds
+        out one data set after the other, so that the models have never seen it.
     """
     check_analysis(models, measures, held_out, partitions["dataset"].nunique())
     scores: list[dict[str, Any]] = []
@@ -172,7 +173,7 @@ def _splits(part: pd.DataFrame, held_out: str) -> Iterator[Split]:
 def _analyse_model(
     model: str, part: pd.DataFrame, wanted: NDArray[np.float64], measures: list[str], splits: list[Split]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Scores of one model with all, single and left-out measures; importances of the measures."""
+    """Scores of one model with all measures, with each alone and without each; importances of the measures."""
     from sklearn.inspection import permutation_importance
     from sklearn.metrics import mean_absolute_error, r2_score
 

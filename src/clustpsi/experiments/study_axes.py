@@ -13,7 +13,7 @@ CLASS_COUNTS: dict[str, tuple[int, ...]] = {
 }
 
 #: Eleven levels for each protocol, as many as the paper has. It names six alphas and three S, which are among them.
-LEVELS: dict[str, tuple[float, ...]] = {
+STUDY_LEVELS: dict[str, tuple[float, ...]] = {
     "dirichlet": (50, 10, 3, 1, 0.7, 0.5, 0.3, 0.2, 0.14, 0.09, 0.05),
     "similarity": (1, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.06, 0.03, 0.01, 0),
 }

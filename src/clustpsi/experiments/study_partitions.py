@@ -1,6 +1,6 @@
 """The partitions of the study of measures, drawn on class counts.
 
-They have the distribution of :mod:`clustpsi.partition`, without touching any rows.
+They have the same distribution as those of :mod:`clustpsi.partition`, but need no rows.
 """
 
 import json
@@ -18,7 +18,7 @@ from clustpsi import skew
 from clustpsi.datasets import load_dataset
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.exact import read_exact_csv
-from clustpsi.experiments.study_axes import CLASS_COUNTS, LEVELS, NUM_CLIENTS
+from clustpsi.experiments.study_axes import CLASS_COUNTS, NUM_CLIENTS, STUDY_LEVELS
 from clustpsi.files import check_writable, make_folder
 from clustpsi.runs.store import write_csv, write_json
 
@@ -40,7 +40,7 @@ def dirichlet_counts(
 ) -> Counts:
     """Label counts (clients x classes) of a random Dirichlet partition.
 
-    The distribution is that of :func:`clustpsi.partition.dirichlet`: one Dirichlet draw a class, nothing more for
+    The distribution is that of :func:`clustpsi.partition.dirichlet`: one Dirichlet draw per class, nothing more for
     clients that hold their fair share, cuts rounded down, and passes until every client has `min_samples`. Many passes
     are drawn at once and the first good one is taken.
 
@@ -110,7 +110,7 @@ def class_counts(dataset: str, data_dir: Path | None = None) -> tuple[int, ...]:
 
 
 def draw_counts(dataset: str, sizes: Sequence[int], protocol: str, num_clients: int, level: float, seed: int) -> Counts:
-    """The partition that these settings stand for: whatever else is drawn, it is always the same."""
+    """The partition of these settings; it does not depend on what else is drawn."""
     cell = zlib.crc32(f"{dataset}/{protocol}/{num_clients}/{level:g}".encode())
     rng = np.random.default_rng((seed, cell))
     if protocol == "dirichlet":
@@ -127,8 +127,8 @@ class StudySettings:
 
     class_counts: dict[str, tuple[int, ...]]
     num_clients: tuple[int, ...] = NUM_CLIENTS
-    alphas: tuple[float, ...] = LEVELS["dirichlet"]
-    similarities: tuple[float, ...] = LEVELS["similarity"]
+    alphas: tuple[float, ...] = STUDY_LEVELS["dirichlet"]
+    similarities: tuple[float, ...] = STUDY_LEVELS["similarity"]
     seeds: int = 20
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class StudySettings:
 def draw_partitions(
     settings: StudySettings, folder: Path, *, fresh: bool = False, watch: Callable[[str], None] | None = None
 ) -> pd.DataFrame:
-    """All measures of all partitions, one row each; what the folder's ``partitions.csv`` has is not drawn again.
+    """All measures, one row per partition; partitions in the folder's ``partitions.csv`` are not drawn again.
 
     A cell in which one partition is infeasible is left out as a whole.
     """
@@ -196,7 +196,7 @@ def _plain(value: Any) -> Any:
 
 def _partitions_of(dataset: str, sizes: Sequence[int], settings: StudySettings) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for protocol in LEVELS:
+    for protocol in STUDY_LEVELS:
         for num_clients in settings.num_clients:
             for level in settings.levels(protocol):
                 cell: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
-"""Sweeps: many runs on all cores, going on where they were after whatever stopped them.
+"""Sweeps: many runs on all cores, which continue after any interruption.
 
-The store decides what is left to do: a run is done when its folder is finished, and whoever works on it holds its lock.
-So a sweep needs no state of its own, several may share a store, and a killed one is simply started again.
+The store decides what is left to do: a run is done when its folder is finished, and the process working on a run holds
+its lock.  So a sweep needs no state of its own, several sweeps may share a store, and a killed one is started again.
 """
 
 import contextlib
@@ -39,16 +39,16 @@ class Running:
 
 @dataclass
 class Sweep:
-    """Works through runs.
+    """Executes many runs.
 
     Parameters
     ----------
     configs
-        What to run, in this order as far as possible; each identified, so that its folder is known.
+        The runs, in this order as far as possible; each is identified, so that its folder is known.
     store
         Where the runs go.
     unknown
-        Those of them whose data cannot be had, with the reason: they fail.
+        Runs whose data cannot be read, with the reason; they fail.
     notify
         Called with a run and how it ended, once for each run that this sweep has to work on.
     show
@@ -57,13 +57,15 @@ class Sweep:
     Attributes
     ----------
     finished, computed
-        Runs that are there, and how many of them this sweep has computed.
+        Finished runs, and how many of them this sweep has computed.
     failed, infeasible
-        Runs that will not be there, with the reason.
+        Runs that will not be finished, with the reason.
+    notes
+        What should be known about finished runs: updates that were omitted, accuracy that still moves.
     running
-        Runs under way here, by worker.
+        Runs in progress here, by worker.
     elsewhere
-        Runs under way in another process.
+        Runs in progress in other processes.
     """
 
     configs: Sequence[Config]
@@ -75,6 +77,7 @@ class Sweep:
     computed: int = field(default=0, init=False)
     failed: dict[Config, str] = field(default_factory=dict, init=False)
     infeasible: dict[Config, str] = field(default_factory=dict, init=False)
+    notes: dict[Config, list[str]] = field(default_factory=dict, init=False)
     running: dict[int, Running] = field(default_factory=dict, init=False)
     elsewhere: list[Config] = field(default_factory=list, init=False)
 
@@ -118,7 +121,7 @@ class Sweep:
             pool.close()
 
     def seconds_left(self) -> float | None:
-        """A guess, from the pace of finished runs; None while there are none."""
+        """An estimate from the pace of finished runs; None before the first."""
         paces = [(self._pace.of(config), config.comm_rounds) for runs in self._pending.values() for config in runs] + [
             (self._pace.of(run.config), run.config.comm_rounds - (run.step.round if run.step else 0))
             for run in self.running.values()
@@ -128,7 +131,7 @@ class Sweep:
         return sum(pace * rounds for pace, rounds in paces if pace is not None) / self._num_workers
 
     def _next(self, worker: int, cells: dict[int, Any]) -> Config | None:
-        """A run for a worker: of its own cell, else of a cell nobody works on, else of the cell with most runs left."""
+        """A run for a worker: of its own cell, else of an idle cell, else of the cell with most runs left."""
         while self._pending:
             busy = {cells[other] for other in self.running}
             free = (cell for cell in self._pending if cell not in busy)
@@ -187,13 +190,16 @@ class Sweep:
             self._end(config, event)
 
     def _end(self, config: Config, outcome: Outcome, *, tell: bool = True) -> None:
-        """A run will not be worked on any more: count it, and leave a note beside the runs if it is not there."""
+        """Count a run that has ended; if it has no result, leave a note beside the runs."""
         note = self.store.root / "failed" / f"{config.folder_name}.txt"
         with contextlib.suppress(ClustPSIError):  # a full disk must not stop the sweep; the reason is told anyway
             if outcome.status == "finished":
                 self.finished.add(config)
-                self._pace.learn(config, self.store.folder(config))
                 note.unlink(missing_ok=True)
+                folder = self.store.folder(config)
+                self._pace.learn(config, folder)
+                if notes := folder.summary().get("notes"):
+                    self.notes[config] = notes
             elif outcome.status == "infeasible":
                 self.infeasible[config] = outcome.reason
                 if (name := infeasible.partition_name(config)) not in self._known_infeasible:
@@ -209,7 +215,7 @@ class Sweep:
 
 
 class _Pace:
-    """Seconds a round takes: of the same data set, clients and method, else of the same data set, else of any run."""
+    """Seconds per round: of the same data set, clients and method; else of the same data set; else of any run."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Any, ...], list[float]] = defaultdict(list)
@@ -233,7 +239,7 @@ def _cell(config: Config) -> tuple[Any, ...]:
 
 
 def _check_version(store: Store) -> None:
-    """Refuse a store of another version: its runs could not be found, and all would be computed again."""
+    """Raise for a store of another version: its runs would not be found, and all would be computed again."""
     for folder in store:
         try:
             written = json.loads((folder / "config.json").read_text()).get("format")

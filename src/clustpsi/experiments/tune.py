@@ -1,7 +1,7 @@
 """Grid search: the paper's grids of hyper-parameters, scored on validation data.
 
-Every combination is a run with ``validation`` on: a fifth of the clients' training data stands in for their test data,
-which nobody looks at. The runs go to a store like all others, so a stopped search goes on where it was.
+Every combination is a run with ``validation``: it is scored on a fifth of the clients' training data, and their test
+data are not used. The runs go to a store like all others, so a stopped search continues where it was.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def search_space(method: str, changes: Mapping[str, str] | None = None) -> dict[
     method
         ``name`` or ``name:parameter=value:...``; a parameter that has a value there is not searched.
     changes
-        Values with commas between them instead of the paper's, or for more hyper-parameters.
+        Values, separated by commas, that replace the paper's or add hyper-parameters.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class Search:
     space
         Values of each hyper-parameter.
     settings
-        What it does not vary, in the names of a grid.
+        Settings that do not vary, named as in a grid.
     configs
         All runs: every combination with every seed.
     """
@@ -96,10 +96,10 @@ class Search:
         return replace(self, configs=tuple(known))
 
     def ranking(self, store: Store) -> pd.DataFrame:
-        """A row a combination whose runs are all finished, the best first.
+        """One row per combination whose runs are all finished, the best first.
 
         Columns: its hyper-parameters, ``accuracy`` (the last round's global accuracy on validation data, mean over the
-        seeds), ``std``, ``seeds``, and ``agg_method``. Of equals, the first of the grid is first.
+        seeds), ``std``, ``seeds``, and ``agg_method``. Ties keep the order of the grid.
         """
         seeds = {config.seed for config in self.configs}
         found: dict[tuple[Any, ...], dict[int, float]] = {}
@@ -123,7 +123,7 @@ class Search:
         return pd.DataFrame(rows).sort_values("accuracy", ascending=False, kind="stable").reset_index(drop=True)
 
     def flags(self, best: Mapping[str, Any]) -> str:
-        """What to add to ``clustpsi run`` to train with a combination."""
+        """The options with which ``clustpsi run`` trains with a combination."""
         own = {key: as_text(best[key]) for key in self.space if key not in TUNABLE}
         flags = ["--agg-method", _spec(self.method, own)]
         for key in self.space:
@@ -132,7 +132,7 @@ class Search:
         return shlex.join(flags)
 
     def write(self, store: Store, ranking: pd.DataFrame) -> str:
-        """Leave the ranking in the store as CSV; gives its name."""
+        """Write the ranking to the store as CSV; returns its name."""
         plain = replace(self.configs[0], agg_method=method_spec(make_method(self.method)))
         runs = hashlib.sha256("".join(config.digest for config in self.configs).encode()).hexdigest()[:8]
         name = f"tune-{plain.folder_name.partition('-seed')[0]}-{runs}.csv"
@@ -145,7 +145,7 @@ class Search:
 
 
 def _spec(method: str, values: Mapping[str, str]) -> str:
-    """A method with these parameters besides its own, in its canonical form."""
+    """A method with these parameters in addition to its own, in canonical form."""
     spec = MethodSpec.parse(method)
     return method_spec(MethodSpec(spec.name, {**spec.values, **values}).build())
 

@@ -1,4 +1,4 @@
-"""Workers: whoever executes the runs of a sweep, in this process, in others on this machine, or elsewhere."""
+"""Workers, which execute the runs of a sweep: in this process, in others on this machine, or elsewhere."""
 
 import contextlib
 import multiprocessing
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Note:
-    """A warning of a worker process, which this process gives instead."""
+    """A warning of a worker process, which the main process shows."""
 
     text: str
 
@@ -56,13 +56,13 @@ class Pool(Protocol):
     size: int
 
     def submit(self, worker: int, config: Config) -> None:
-        """Have an idle worker execute a run; a worker that died is replaced."""
+        """Give a run to an idle worker; a worker that died is replaced."""
 
     def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
-        """What workers have reported, waiting for at most ``timeout`` seconds for the first."""
+        """What workers have reported; waits up to ``timeout`` seconds for the first report."""
 
     def close(self) -> None:
-        """Stop all workers at once; what they were doing can go on from its checkpoint."""
+        """Stop all workers at once; their runs can continue from checkpoints."""
 
 
 # ----------------------------------------------------------------------------------------------------- one worker
@@ -76,9 +76,10 @@ class Worker:
         self._cells: Cells | None = None
 
     def execute(self, config: Config, store: Store, watch: Callable[[Step], None] | None = None) -> Outcome:
-        """Execute a run, from its checkpoint where there is one; never raises."""
+        """Execute a run, from its checkpoint if there is one; never raises."""
         from clustpsi.runs.cell import Cells  # here, because only workers need JAX
-        from clustpsi.runs.run import Progress, run
+        from clustpsi.runs.course import Progress
+        from clustpsi.runs.run import run
 
         def report(progress: Progress) -> None:
             if watch is not None and progress.part == 0:  # a round has ended
@@ -178,7 +179,7 @@ def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: 
 
 
 class ThisProcess:
-    """A sweep's pool of one worker, this process: nothing to start, so small searches are quick."""
+    """A pool with one worker, this process: no process has to start, so small searches are quick."""
 
     size = 1
 

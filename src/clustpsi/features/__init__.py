@@ -31,7 +31,7 @@ _KINDS: dict[str, type[Fitted[Any]]] = {kind.kind: kind for kind in (ArrayFeatur
 
 
 def fitted_from_dict(values: Mapping[str, Any]) -> Fitted[Any]:
-    """Fitted features from what their ``as_dict`` gave.
+    """The fitted features whose ``as_dict`` gave this.
 
     >>> features = ArrayFeatures((8, 8), divisor=16.0)
     >>> fitted_from_dict(features.as_dict()) == features

@@ -1,4 +1,4 @@
-"""Images, and numbers on a scale that is known: nothing is learned from the rows."""
+"""Images, and numbers on a known scale: nothing is learned from the rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.features.base import Features, Fitted, Rows, Summary
+from clustpsi.features.base import Features, Fitted, Nothing, Rows
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayRows(Rows):
-    """An array with one line per row; it may be a read-only view of a file."""
+    """An array with one entry per row; it may be a read-only view of a file."""
 
     values: NDArray[Any]
 
@@ -29,17 +29,6 @@ class ArrayRows(Rows):
 
 
 @dataclass(frozen=True)
-class Nothing(Summary):
-    """What is learned where nothing has to be."""
-
-    def merge(self, other: Self) -> Self:
-        return self
-
-    def as_dict(self) -> dict[str, Any]:
-        return {}
-
-
-@dataclass(frozen=True)
 class ArrayFeatures(Fitted[ArrayRows], Features[ArrayRows, Nothing]):
     """Rows of one shape and type, divided by a constant; fitted from the start.
 
@@ -48,11 +37,11 @@ class ArrayFeatures(Fitted[ArrayRows], Features[ArrayRows, Nothing]):
     Attributes
     ----------
     shape
-        Of one row.
+        Shape of one row.
     dtype
-        Of the features.
+        Type of the features.
     divisor
-        What every value is divided by.
+        Every value is divided by this number.
     """
 
     kind = "array"
@@ -68,6 +57,10 @@ class ArrayFeatures(Fitted[ArrayRows], Features[ArrayRows, Nothing]):
 
     def fit(self, summary: Nothing) -> "ArrayFeatures":
         return self
+
+    @property
+    def row(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        return self.shape, np.dtype(self.dtype)
 
     def transform(self, rows: ArrayRows) -> NDArray[Any]:
         if rows.values.dtype == self.dtype and self.divisor == 1:
@@ -87,6 +80,11 @@ class ArrayFeatures(Fitted[ArrayRows], Features[ArrayRows, Nothing]):
             raise ClustPSIError(f"{where} must hold finite numbers only")
         return ArrayRows(values)
 
+    def accept(self, features: Features[Any, Any], rows: Any) -> ArrayRows:
+        if features != self or not isinstance(rows, ArrayRows):
+            raise ClustPSIError(f"rows of shape {self.shape} and type {self.dtype} are needed, on the same scale")
+        return rows
+
     def as_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "shape": list(self.shape), "dtype": self.dtype, "divisor": self.divisor}
 
@@ -96,7 +94,7 @@ class ArrayFeatures(Fitted[ArrayRows], Features[ArrayRows, Nothing]):
 
 
 def as_they_are(values: NDArray[Any]) -> tuple[ArrayRows, ArrayFeatures]:
-    """An array whose lines are features already.
+    """Rows and features of an array that is used as it is.
 
     >>> rows, features = as_they_are(np.zeros((3, 2), np.float32))
     >>> features.transform(rows) is rows.values

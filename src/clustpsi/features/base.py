@@ -1,12 +1,13 @@
-"""What turns rows of data into the numbers that a model takes, in three steps that can happen in three places.
+"""How rows of data become the numbers that a model takes, in three steps that can happen in three places.
 
-Each client *summarizes* its own rows; summaries *merge*, in any order with the same result; the merged summary is
-*fitted* into an object of plain data, whose ``transform`` gives the features of any rows of that kind: on every client,
-in the simulator, and for rows that come later.
+Each client *summarizes* its own rows.  Summaries *merge*, in any order with the same result.  The merged summary is
+*fitted* into an object of plain data.  Its ``transform`` gives the features of any rows of that kind: on every client,
+in the simulator, and for new rows.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Generic, Self, TypeVar
 
@@ -27,7 +28,7 @@ class Rows(ABC):
     @property
     @abstractmethod
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Everything that can change a feature, as arrays, for a hash of the content."""
+        """Everything that can change a feature, as arrays from which the content is hashed."""
 
 
 class Summary(ABC):
@@ -47,17 +48,26 @@ S = TypeVar("S", bound=Summary)
 
 
 class Fitted(ABC, Generic[R]):
-    """Features that know everything they need; plain data."""
+    """Fitted features: they know everything they need, as plain data."""
 
     kind: str
 
+    @property
+    @abstractmethod
+    def row(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Shape and type of the features of one row."""
+
     @abstractmethod
     def transform(self, rows: R) -> NDArray[Any]:
-        """The features of rows, one line each."""
+        """The features of rows, one entry per row."""
 
     @abstractmethod
     def read(self, data: Any, where: str = "the data") -> R:
-        """Rows from a table, an array, images or texts; ``where`` is what they are called in an error."""
+        """Rows from a table, an array, images or texts; error messages call them ``where``."""
+
+    @abstractmethod
+    def accept(self, features: "Features[Any, Any]", rows: Any) -> R:
+        """Rows that were read for other features as these take them; a sentence if they do not fit."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
@@ -69,18 +79,29 @@ class Fitted(ABC, Generic[R]):
 
 
 class Features(ABC, Generic[R, S]):
-    """What is to be learned from rows of one kind."""
+    """Describes what is to be learned from rows of one kind."""
 
     @abstractmethod
     def summarize(self, rows: R) -> S: ...
 
     @abstractmethod
     def summary_from_dict(self, values: Mapping[str, Any]) -> S:
-        """A summary from what its ``as_dict`` gave."""
+        """The summary whose ``as_dict`` gave this."""
 
     @abstractmethod
     def fit(self, summary: S) -> Fitted[R]: ...
 
     def fit_clients(self, clients: Iterable[R]) -> Fitted[R]:
-        """What a federation does: summaries of all clients, merged."""
+        """Fit as a federation does: merge the summaries of all clients."""
         return self.fit(reduce(lambda one, other: one.merge(other), map(self.summarize, clients)))
+
+
+@dataclass(frozen=True)
+class Nothing(Summary):
+    """What is learned where nothing has to be."""
+
+    def merge(self, other: Self) -> Self:
+        return self
+
+    def as_dict(self) -> dict[str, Any]:
+        return {}

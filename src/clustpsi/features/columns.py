@@ -6,7 +6,7 @@ How models take them is decided in :mod:`clustpsi.features.table`.
 
 import datetime
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -21,11 +21,11 @@ from clustpsi.features import written
 if TYPE_CHECKING:
     import pandas as pd
 
-MANY_KINDS = 50  # a category with more kinds than this, that are more than half as many as there are rows, names rows
+MANY_KINDS = 50  # a category that has more kinds than this, and more than half as many as rows, names rows
 SHOWN = 12  # columns of a kind that are named one by one
 LONGEST = 30  # characters of a value that are shown
 
-# Kinds in the order in which they are told, and those that are no features.
+# Kinds in the order in which they are reported, and those that are not features.
 ORDER = (
     *("label", "client", "text", "number", "date", "category", "constant"),
     *("identifier", "unsupported", "dropped", "unused"),
@@ -51,12 +51,12 @@ class Column:
     Attributes
     ----------
     name
-        Of the column.
+        Name of the column.
     kind
-        label, client, text, number, date, category or constant; identifier, unsupported, dropped or unused, for columns
-        that are no features.
+        label, client, text, number, date, category or constant; or, for a column that is not a feature, identifier,
+        unsupported, dropped or unused.
     detail
-        A few words more: how many gaps, kinds, classes.
+        A few more words: how many gaps, kinds, classes.
     """
 
     name: str
@@ -66,15 +66,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers, dates among them; NaN is a gap."""
+    """A column of numbers, dates among them; NaN is a gap.  ``form`` is how they are written, if they are."""
 
     column: Column
     values: NDArray[np.float64]
+    form: written.Form = written.PLAIN
 
 
 @dataclass(frozen=True)
 class Categories:
-    """A column of kinds: the number of each row's kind, -1 for none, and the kinds in the order of their numbers."""
+    """A column of categories: for each row the number of its category (-1: missing), and the categories by number."""
 
     column: Column
     codes: NDArray[np.int32]
@@ -83,7 +84,7 @@ class Categories:
 
 @dataclass(frozen=True)
 class Omitted:
-    """A column that is no feature; it may be text, which has to be named as such."""
+    """A column that is not a feature; it may be text, which the user has to name."""
 
     column: Column
     may_be_text: bool = False
@@ -102,7 +103,7 @@ def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) 
     name
         Its name, which may say that it identifies rows.
     is_first
-        Whether it is the table's first column, where a count of the rows is an index that was saved with the table.
+        Whether it is the table's first column.  If that column counts the rows, it is an index saved with the table.
 
     Examples
     --------
@@ -112,6 +113,12 @@ def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) 
     >>> read_column(pd.Series([3, 7, 5]), "customer_id").column.kind
     'identifier'
     """
+    typed = _read_typed(values, name, is_first)
+    return _read_texts(values, name, is_declared=str(values.dtype) == "category") if typed is None else typed
+
+
+def _read_typed(values: "pd.Series[Any]", name: str, is_first: bool = False) -> Typed | None:
+    """A column whose type says what it is; None for texts."""
     from pandas.api import types
 
     dtype = values.dtype
@@ -125,39 +132,79 @@ def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) 
         return _dates(name, written.days(values))
     if types.is_timedelta64_dtype(dtype):
         return _numbers(name, values.dt.total_seconds().to_numpy(dtype=np.float64) / 86_400, "in days")
-    if types.is_object_dtype(dtype) and (typed := _read_objects(values, name)) is not None:
-        return typed
-    return _read_texts(values, name, is_declared=str(dtype) == "category")
+    return _read_objects(values, name) if types.is_object_dtype(dtype) else None
 
 
-def numbers_of(values: "pd.Series[Any]", name: str, where: str) -> NDArray[np.float64]:
-    """A column that must hold numbers or dates, as in the table whose column of that name did."""
-    typed = read_column(values, "", is_first=False)
-    if isinstance(typed, Categories) and not typed.kinds:
-        return np.full(len(values), np.nan)
-    if not isinstance(typed, Numbers):
-        raise ClustPSIError(f"{where}, column {name!r} must hold numbers, but it was read as {typed.column.kind}")
-    if np.isinf(typed.values).any():
-        raise ClustPSIError(f"{where}, column {name!r} is infinite in a row: leave the cell empty")
-    return typed.values
+def numbers_of(values: "pd.Series[Any]", name: str, form: written.Form, where: str) -> NDArray[np.float64]:
+    """A column that must hold numbers or dates, as the column of that name did when features were fitted.
+
+    How texts are read follows from ``form`` alone and never from the other rows, so that parts of a table are read as
+    the whole.
+    """
+    import pandas as pd
+
+    what = "dates" if form.is_date else "numbers"
+    typed = _read_typed(values, "")
+    if isinstance(typed, Numbers):
+        if typed.form.is_date != form.is_date and not np.isnan(typed.values).all():
+            other = "numbers" if form.is_date else "dates"
+            raise ClustPSIError(f"{where}, column {name!r} must hold {what}, and it holds {other}")
+        numbers = typed.values
+    elif typed is not None or pd.api.types.is_bool_dtype(values.dtype):
+        held = "true and false" if typed is None else typed.column.detail.removeprefix("holds ")
+        raise ClustPSIError(f"{where}, column {name!r} must hold {what}, and it holds {held}")
+    else:
+        codes, kinds = kinds_of(values)
+        read, unread = form.read(kinds)
+        if unread:
+            row = row_of(values, int((codes == unread[0]).argmax()))
+            found = repr(kinds[unread[0]][:LONGEST])
+            raise ClustPSIError(f"{where}, column {name!r} must hold {what}, and row {row} has {found}")
+        numbers = np.append(read, np.nan)[codes]
+    if np.isinf(numbers).any():
+        row = row_of(values, int(np.isinf(numbers).argmax()))
+        raise ClustPSIError(f"{where}, column {name!r} is infinite in row {row}: leave the cell empty")
+    return numbers
 
 
 def kinds_of(values: "pd.Series[Any]") -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """A column of categories: the number of each row's kind, -1 for none, and the kinds."""
+    """Read a column of categories: for each row the number of its category (-1: missing), and the categories."""
     import pandas as pd
 
     codes, kinds = pd.factorize(values.astype(str).where(values.notna()))
     return codes.astype(np.int32), tuple(map(str, kinds.tolist()))
 
 
+def row_of(values: "pd.Series[Any]", place: int) -> int:
+    """The number, from 1, of a row in the table that these are rows of."""
+    import pandas as pd
+
+    return (int(values.index[place]) if isinstance(values.index, pd.RangeIndex) else place) + 1
+
+
+def known_name(name: str, known: Container[str | None]) -> str:
+    """What a name was called before, where another type of column wrote it otherwise: 1.0 or 01 for 1, true for True.
+
+    >>> [known_name(name, {"1", "2.5", "True"}) for name in ("1.0", "01", "2.50", "true", "x")]
+    ['1', '1', '2.5', 'True', 'x']
+    """
+    if name in known:
+        return name
+    others = [name.strip(), name.strip().capitalize()]
+    if written.NUMBER.fullmatch(name.strip()):
+        number = float(name)
+        others += [str(number), str(int(number))] if number.is_integer() else [str(number)]
+    return next((other for other in others if other in known), name)
+
+
 def nested(values: "pd.Series[Any]") -> str | None:
-    """What a column holds instead of single values, if it does: lists, objects or bytes."""
+    """What a column holds if these are not single values: lists, objects or bytes."""
     types = _types(values)
     return next((what for what, kinds in NESTED.items() if any(issubclass(each, kinds) for each in types)), None)
 
 
 def describe(columns: Sequence[Column]) -> list[str]:
-    """What a table's columns were read as, a line for each kind.
+    """What a table's columns were read as, one line per kind.
 
     >>> describe([Column("a", "number"), Column("b", "number", "2 gaps"), Column("y", "label", "3 classes")])
     ['label: y (3 classes)', '2 numbers: a, b (2 gaps)']
@@ -178,7 +225,7 @@ def describe(columns: Sequence[Column]) -> list[str]:
 
 
 def _printable(name: str) -> str:
-    """A name as it may be shown: column names come from files, and a terminal obeys control characters."""
+    """A name that is safe to show: column names come from files and may have control characters."""
     return name if name.isprintable() else repr(name)
 
 
@@ -188,7 +235,7 @@ def _types(values: "pd.Series[Any]") -> set[type]:
 
 
 def _read_objects(values: "pd.Series[Any]", name: str) -> Typed | None:
-    """A column of Python's objects, where these are no texts."""
+    """Read a column of Python objects that are not texts."""
     types = _types(values)
     if (what := nested(values)) is not None:
         return _unsupported(name, what)
@@ -219,7 +266,7 @@ def _float(value: Any) -> float:
 
 
 def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Typed:
-    """A column of texts (or of true and false): numbers and dates by the way they are written, else categories."""
+    """Read a column of texts (or of true and false): numbers or dates if they are written so, else categories."""
     import pandas as pd
 
     codes, different = pd.factorize(values.astype(str).where(values.notna()))
@@ -227,9 +274,9 @@ def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Ty
     counts = np.bincount(codes[codes >= 0], minlength=len(kinds))
     if not is_declared:
         if (found := written.numbers(kinds, counts)) is not None:
-            return _numbers(name, np.append(found.values, np.nan)[codes], found.style, found.marks)
+            return _numbers(name, np.append(found.values, np.nan)[codes], found.style, found.form)
         if (found := written.dates(kinds, counts)) is not None:
-            return _dates(name, np.append(found.values, np.nan)[codes], found.marks)
+            return _dates(name, np.append(found.values, np.nan)[codes], found.form)
     rows = f"{len(kinds):,} different values in {len(values):,} rows"
     if len(kinds) > MANY_KINDS and len(kinds) > 0.5 * len(values):
         return Omitted(Column(name, "identifier", rows), may_be_text=True)
@@ -241,23 +288,23 @@ def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Ty
     return Categories(column, codes.astype(np.int32), kinds)
 
 
-def _numbers(name: str, values: NDArray[np.float64], style: str = "", marks: Sequence[str] = ()) -> Numbers:
+def _numbers(name: str, values: NDArray[np.float64], style: str = "", form: written.Form = written.PLAIN) -> Numbers:
     known = values[~np.isnan(values)]
-    gaps = _gaps(len(values) - len(known), marks)
+    gaps = _gaps(len(values) - len(known), form.marks)
     if len(known) == 0:
-        return Numbers(Column(name, "constant", "empty"), values)
+        return Numbers(Column(name, "constant", "empty"), values, form)
     if known.min() == known.max() and not gaps:
-        return Numbers(Column(name, "constant", f"{known[0]:g}"), values)
-    return Numbers(Column(name, "number", ", ".join(filter(None, [style, gaps]))), values)
+        return Numbers(Column(name, "constant", f"{known[0]:g}"), values, form)
+    return Numbers(Column(name, "number", ", ".join(filter(None, [style, gaps]))), values, form)
 
 
-def _dates(name: str, values: NDArray[np.float64], marks: Sequence[str] = ()) -> Numbers:
+def _dates(name: str, values: NDArray[np.float64], form: written.Form = written.DATES) -> Numbers:
     known = values[~np.isnan(values)]
     if len(known) == 0:
-        return Numbers(Column(name, "constant", "empty"), values)
+        return Numbers(Column(name, "constant", "empty"), values, form)
     first, last = (np.datetime64(int(np.floor(day)), "D") for day in (known.min(), known.max()))
-    gaps = _gaps(len(values) - len(known), marks)
-    return Numbers(Column(name, "date", ", ".join(filter(None, [f"{first} to {last}", gaps]))), values)
+    gaps = _gaps(len(values) - len(known), form.marks)
+    return Numbers(Column(name, "date", ", ".join(filter(None, [f"{first} to {last}", gaps]))), values, form)
 
 
 def _gaps(gaps: int, marks: Sequence[str]) -> str:
@@ -270,7 +317,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _identifies(values: "pd.Series[Any]", name: str, is_first: bool) -> bool:
-    """Whether whole numbers name the rows: all different, and called so or counting the rows from the first column."""
+    """Whether whole numbers name the rows: all differ, and the name says so or the first column counts the rows."""
     if len(values) < 2 or not values.is_unique:
         return False
     numbers = values.to_numpy()
@@ -279,7 +326,7 @@ def _identifies(values: "pd.Series[Any]", name: str, is_first: bool) -> bool:
 
 
 def is_id_name(name: str) -> bool:
-    """Whether a column is called like one that names rows.
+    """Whether the name of a column says that it names rows.
 
     >>> [is_id_name(name) for name in ("Unnamed: 0", "customerID", "row_id", "humid", "grid")]
     [True, True, True, False, False]

@@ -1,4 +1,4 @@
-"""Sums without rounding, so that they come out the same whatever the order in which parts are added."""
+"""Sums without rounding, so that they do not depend on the order in which parts are added."""
 
 import math
 from fractions import Fraction
@@ -33,7 +33,7 @@ def exact_sums(values: NDArray[Any]) -> tuple[int, int]:
 
 
 def mean_and_deviation(number: int, total: int, squares: int) -> tuple[float, float]:
-    """Mean and population standard deviation from the exact sums of so many numbers, each rounded once.
+    """Mean and population standard deviation from the exact sums of ``number`` values, each rounded once.
 
     >>> mean_and_deviation(2, *exact_sums(np.array([1.0, 4.0])))
     (2.5, 1.5)

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Frequencies:
-    """Counts of names, which add up whatever the order in which parts come together.
+    """Counts of names, which can be added in any order.
 
     Attributes
     ----------
     counts
         How often each name occurs; None stands for a missing one.
     ranks
-        Where a data set numbers its names, so that everybody who has it agrees: each name's number.  Of equally
-        frequent names the one with the lower number comes first, then the one that is first in the alphabet.
+        The number of each name, if the data set numbers its names in the same way everywhere.  Equally frequent names
+        are ordered by their number, then by the alphabet.
     """
 
     counts: Mapping[str | None, int]
@@ -28,7 +28,7 @@ class Frequencies:
     def of(
         cls, codes: NDArray[np.integer[Any]], names: "NDArray[Any] | tuple[str, ...]", *, is_ranked: bool
     ) -> "Frequencies":
-        """Count the names that codes stand for; -1 is a missing one."""
+        """Count the names that the codes stand for; -1 is a missing name."""
         counts = np.bincount(codes.astype(np.int64) + 1)
         present = np.flatnonzero(counts)
         named = [None if code == 0 else str(names[code - 1]) for code in present.tolist()]
@@ -45,7 +45,7 @@ class Frequencies:
         return Frequencies(counts, ranks)
 
     def most_frequent(self, number: int) -> tuple[str | None, ...]:
-        """The so many most frequent names, the most frequent first.
+        """The most frequent names, the most frequent first.
 
         >>> codes = np.array([1, 1, 0, 2, -1])
         >>> Frequencies.of(codes, ("sea", "wood", "field"), is_ranked=False).most_frequent(3)

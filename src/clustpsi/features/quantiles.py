@@ -1,12 +1,12 @@
-"""Quantiles of numbers that lie in many places: counts of values, or of narrow ranges where there are too many.
+"""Quantiles of numbers that are spread over many clients, from counts of values or of narrow ranges.
 
-Counts add up, so the result does not depend on the order in which parts come together.  Up to `MOST_VALUES` different
-values quantiles are exact; beyond, each value counts as the middle of a range that is 2**-12 of its size wide, so a
-quantile is off by at most 0.013 %.
+Counts add up, so the result does not depend on the order in which they are merged.  With up to `MOST_VALUES` different
+values, quantiles are exact.  With more, each value counts as the middle of a range whose width is 2**-12 of the value,
+so a quantile is off by at most 0.013 %.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,15 @@ class Counts:
     counts
         How often each occurs.
     is_exact
-        Whether the values are the numbers themselves, and not the middles of their ranges.
+        Whether the values are the numbers themselves instead of the middles of their ranges.
+    is_noisy
+        Whether counts have been changed at random, so that some may be negative.
     """
 
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
     is_exact: bool = True
+    is_noisy: bool = False
 
     @classmethod
     def of(cls, numbers: NDArray[Any]) -> "Counts":
@@ -53,15 +56,36 @@ class Counts:
         parts = (self, other) if is_exact else (self.rounded(), other.rounded())
         values = np.concatenate([part.values for part in parts])
         counts = np.concatenate([part.counts for part in parts])
-        return _added(values, counts, is_exact=is_exact).bounded()
+        added = _added(values, counts, is_exact=is_exact).bounded()
+        return replace(added, is_noisy=True) if self.is_noisy or other.is_noisy else added
+
+    def believed(self) -> NDArray[np.int64]:
+        """The counts; of noisy ones those that stand out, because most ranges hold noise alone."""
+        if not self.is_noisy:
+            return self.counts
+        return np.where(self.counts > 4 * np.median(np.abs(self.counts)), self.counts, 0)
+
+    def mean_and_deviation(self) -> tuple[float, float]:
+        """Mean and population standard deviation of the numbers.
+
+        >>> Counts.of(np.array([1.0, 4.0])).mean_and_deviation()
+        (2.5, 1.5)
+        """
+        share = self.believed() / self.believed().sum()
+        mean = float(share @ self.values)
+        return mean, float(np.sqrt(share @ (self.values - mean) ** 2))
 
     def quantiles(self, shares: ArrayLike) -> NDArray[np.float64]:
-        """Quantiles by linear interpolation between neighbours, as NumPy's.
+        """Quantiles by linear interpolation between neighbours, as in NumPy.
 
         >>> Counts.of(np.array([1.0, 2.0, 3.0, 10.0])).quantiles([0.25, 0.5, 0.75]).tolist()
         [1.75, 2.5, 4.75]
         """
-        ends = np.cumsum(self.counts)
+        ends = np.cumsum(self.believed())
+        if self.is_noisy:  # spread evenly over their ranges, which are wide
+            edges = np.concatenate([self.values[:1], (self.values[1:] + self.values[:-1]) / 2, self.values[-1:]])
+            places = np.asarray(shares, np.float64) * ends[-1]
+            return np.asarray(np.interp(places, np.concatenate([[0], ends]), edges), np.float64)
         at = np.asarray(shares, np.float64) * (ends[-1] - 1)
         below = np.floor(at)
         low, high = (
@@ -73,11 +97,13 @@ class Counts:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        return {"values": self.values.tolist(), "counts": self.counts.tolist(), "exact": self.is_exact}
+        plain = {"values": self.values.tolist(), "counts": self.counts.tolist(), "exact": self.is_exact}
+        return {**plain, "noisy": True} if self.is_noisy else plain
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Counts":
-        return cls(np.array(values["values"], np.float64), np.array(values["counts"], np.int64), bool(values["exact"]))
+        numbers, counts = np.array(values["values"], np.float64), np.array(values["counts"], np.int64)
+        return cls(numbers, counts, bool(values["exact"]), bool(values.get("noisy", False)))
 
 
 def _added(values: NDArray[np.float64], counts: NDArray[np.int64], *, is_exact: bool) -> Counts:
@@ -86,7 +112,7 @@ def _added(values: NDArray[np.float64], counts: NDArray[np.int64], *, is_exact: 
 
 
 def _middles(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Every number's range by its middle; a middle is its own."""
+    """The middle of every number's range; a middle stays as it is."""
     bits = np.ascontiguousarray(values).view(np.int64)
     lost = 52 - KEPT_BITS
     return np.where(values == 0, 0.0, ((bits >> lost << lost) | 1 << lost - 1).view(np.float64))

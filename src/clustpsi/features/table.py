@@ -12,6 +12,7 @@ from clustpsi.features.base import Features, Fitted, Rows, Summary
 from clustpsi.features.exact import exact_sums, mean_and_deviation
 from clustpsi.features.kinds import Frequencies
 from clustpsi.features.quantiles import Counts
+from clustpsi.features.written import PLAIN, Form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,10 +22,10 @@ Scaling = Literal["standard", "robust"]
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """A column of categories: the number of each row's kind, -1 for none, and the kinds in the order of the numbers.
+    """A column of categories: for each row the number of its category (-1: missing), and the categories by number.
 
-    ``is_ranked`` says that the numbers belong to a data set that everybody has alike, so that they can decide between
-    equally frequent kinds.
+    ``is_ranked`` says that the data set has the same numbers everywhere, so that they can order equally frequent
+    categories.
     """
 
     codes: NDArray[np.int32]
@@ -62,7 +63,7 @@ class TableRows(Rows):
 
 @dataclass(frozen=True, eq=False)
 class NumberSummary:
-    """What is learned of a column of numbers: how many there are and how many gaps, and either sums or counts."""
+    """What is learned from a column of numbers: how many numbers and gaps it has, and either sums or counts."""
 
     known: int
     gaps: int
@@ -83,13 +84,14 @@ class NumberSummary:
         known, gaps = self.known + other.known, self.gaps + other.gaps
         return NumberSummary(known, gaps, self.total + other.total, self.squares + other.squares, counts)
 
-    @property
-    def centre_and_spread(self) -> tuple[float, float]:
+    def centre_and_spread(self, scaling: Scaling) -> tuple[float, float]:
         """Mean and standard deviation, or median and interquartile range; a spread of 0 becomes 1."""
-        if self.known == 0:
+        if self.known == 0 or (self.counts is not None and not self.counts.believed().any()):
             return 0.0, 1.0
         if self.counts is None:
             centre, spread = mean_and_deviation(self.known, self.total, self.squares)
+        elif scaling == "standard":
+            centre, spread = self.counts.mean_and_deviation()
         else:
             low, centre, high = self.counts.quantiles([0.25, 0.5, 0.75]).tolist()
             spread = high - low
@@ -110,7 +112,7 @@ class NumberSummary:
 
 @dataclass(frozen=True, eq=False)
 class TableSummary(Summary):
-    """What is learned of every column."""
+    """What is learned from every column."""
 
     numbers: tuple[NumberSummary, ...]
     categories: tuple[Frequencies, ...]
@@ -129,19 +131,21 @@ class TableSummary(Summary):
 
 @dataclass(frozen=True)
 class TableFeatures(Features[TableRows, TableSummary]):
-    """What is to be learned of a table.
+    """Describes what is to be learned from a table.
 
     Attributes
     ----------
     numbers, categories
         Names of the columns.
     scaling
-        ``standard``: centre by the mean and divide by the standard deviation, which bounds the values of a column that
-        is nearly always the same.  ``robust``: by the median and the interquartile range.
+        ``standard``: subtract the mean and divide by the standard deviation, which bounds the values of a column that
+        is nearly constant.  ``robust``: use the median and the interquartile range instead.
     marks_gaps
         Whether columns of numbers with gaps in the training rows get one more column that marks them.
     most_kinds
         The most kinds of a category with a column of their own; one more column takes all others.
+    forms
+        How columns of numbers are written, where they may be texts.
     """
 
     numbers: tuple[str, ...]
@@ -149,6 +153,7 @@ class TableFeatures(Features[TableRows, TableSummary]):
     scaling: Scaling = "standard"
     marks_gaps: bool = False
     most_kinds: int = 50
+    forms: tuple[Form, ...] = ()
 
     def summarize(self, rows: TableRows) -> TableSummary:
         numbers = tuple(NumberSummary.of(column, self.scaling) for column in rows.numbers.T)
@@ -160,11 +165,12 @@ class TableFeatures(Features[TableRows, TableSummary]):
         return TableSummary(tuple(map(NumberSummary.from_dict, numbers)), tuple(map(Frequencies.from_dict, categories)))
 
     def fit(self, summary: TableSummary) -> "FittedTable":
-        scales = [each.centre_and_spread for each in summary.numbers]
+        scales = [each.centre_and_spread(self.scaling) for each in summary.numbers]
         marked = [self.marks_gaps and each.gaps > 0 for each in summary.numbers]
+        forms = self.forms or (PLAIN,) * len(self.numbers)
         numbers = [
-            NumberColumn(name, *scale, is_marked)
-            for name, scale, is_marked in zip(self.numbers, scales, marked, strict=True)
+            NumberColumn(name, *scale, is_marked, form)
+            for name, scale, is_marked, form in zip(self.numbers, scales, marked, forms, strict=True)
         ]
         kinds = [each.most_frequent(self.most_kinds) for each in summary.categories]
         return FittedTable(tuple(numbers), tuple(map(CategoryColumn, self.categories, kinds)))
@@ -172,17 +178,32 @@ class TableFeatures(Features[TableRows, TableSummary]):
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """How a column of numbers is scaled, and whether its gaps have a column of their own."""
+    """How a column of numbers is scaled, whether its gaps have a column of their own, and how it is written."""
 
     name: str
     centre: float
     spread: float
     is_marked: bool = False
+    form: Form = PLAIN
+
+    def as_list(self) -> list[Any]:
+        """Plain data for JSON."""
+        plain = [self.name, self.centre, self.spread, self.is_marked]
+        form = [self.form.is_date, self.form.is_local, list(self.form.marks)]
+        return plain if self.form == PLAIN else [*plain, form]
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> "NumberColumn":
+        name, centre, spread, is_marked, *form = values
+        if not form:
+            return cls(name, centre, spread, is_marked)
+        ((is_date, is_local, marks),) = form
+        return cls(name, centre, spread, is_marked, Form(is_date, is_local, tuple(marks)))
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """The kinds of a category that have a column of their own, None for a missing one."""
+    """The kinds of a category that have their own column; None stands for a missing value."""
 
     name: str
     kinds: tuple[str | None, ...]
@@ -200,6 +221,11 @@ class FittedTable(Fitted[TableRows]):
     def names(self) -> list[str]:
         """The columns that are needed."""
         return [*(column.name for column in self.numbers), *(column.name for column in self.categories)]
+
+    @property
+    def row(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        marks = sum(column.is_marked for column in self.numbers)
+        return (len(self.numbers) + marks + sum(len(each.kinds) + 1 for each in self.categories),), np.dtype(np.float32)
 
     def transform(self, rows: TableRows) -> NDArray[np.float32]:
         scaled = np.zeros(rows.numbers.shape, dtype=np.float32)
@@ -232,25 +258,52 @@ class FittedTable(Fitted[TableRows]):
             if name not in named:
                 hint = nearest(name, named) or f"there are {', '.join(named)}"
                 raise ClustPSIError(f"{where} has no column {name!r}, which the features need: {hint}")
-        numbers = [numbers_of(named[column.name], column.name, where) for column in self.numbers]
-        stacked = np.column_stack([np.empty((len(frame), 0)), *numbers])
-        return TableRows(stacked, tuple(Kinds(*kinds_of(named[column.name])) for column in self.categories))
+        numbers = [numbers_of(named[column.name], column.name, column.form, where) for column in self.numbers]
+        categories = (_as_known(Kinds(*kinds_of(named[column.name])), column) for column in self.categories)
+        return TableRows(np.column_stack([np.empty((len(frame), 0)), *numbers]), tuple(categories))
+
+    def accept(self, features: Features[Any, Any], rows: Any) -> TableRows:
+        if not isinstance(features, TableFeatures) or not isinstance(rows, TableRows):
+            raise ClustPSIError(f"a table with the columns {', '.join(self.names)} is needed")
+        forms = features.forms or (PLAIN,) * len(features.numbers)
+        are_dates = {name: form.is_date for name, form in zip(features.numbers, forms, strict=True)}
+        for column in self.numbers:
+            if are_dates.get(column.name) != column.form.is_date:
+                raise _unlike(column.name, "dates" if column.form.is_date else "numbers")
+        for each in self.categories:
+            if each.name not in features.categories:
+                raise _unlike(each.name, "categories")
+        numbers = rows.numbers[:, [features.numbers.index(column.name) for column in self.numbers]]
+        kinds = (rows.categories[features.categories.index(column.name)] for column in self.categories)
+        return TableRows(numbers, tuple(_as_known(own, each) for own, each in zip(kinds, self.categories, strict=True)))
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
-            "numbers": [[each.name, each.centre, each.spread, each.is_marked] for each in self.numbers],
+            "numbers": [each.as_list() for each in self.numbers],
             "categories": [[each.name, list(each.kinds)] for each in self.categories],
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        numbers = tuple(NumberColumn(*each) for each in values["numbers"])
+        numbers = tuple(map(NumberColumn.from_list, values["numbers"]))
         return cls(numbers, tuple(CategoryColumn(name, tuple(kinds)) for name, kinds in values["categories"]))
 
 
+def _unlike(column: str, what: str) -> ClustPSIError:
+    return ClustPSIError(f"the column {column!r} must be there and hold {what}")
+
+
+def _as_known(kinds: Kinds, column: CategoryColumn) -> Kinds:
+    """Categories by the names that they had when features were fitted."""
+    from clustpsi.features.columns import known_name
+
+    known = frozenset(column.kinds)
+    return Kinds(kinds.codes, tuple(known_name(name, known) for name in kinds.names))
+
+
 def _one_hot(kinds: Kinds, column: CategoryColumn) -> NDArray[np.float32]:
-    """One column for each kind that has one, and a last one for all the others.
+    """One column for each listed kind, and a last one for all others.
 
     >>> _one_hot(Kinds(np.array([1, 0, -1, 2]), ("sea", "wood", "moor")), CategoryColumn("habitat", ("wood", None)))
     array([[1., 0., 0.],

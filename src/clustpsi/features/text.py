@@ -14,7 +14,7 @@ from clustpsi.features.kinds import Frequencies
 from clustpsi.features.words import split_words
 
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
-VOCABULARY = 10_000  # words that have a token of their own
+VOCABULARY = 10_000  # words that have their own token
 BATCH_ROWS = 100_000
 
 
@@ -29,10 +29,9 @@ class TextRows(Rows):
     starts
         Where each text starts, and where the last one ends.
     words
-        The words, UTF-8, one line for each id from 0, which no word has.
+        The words as UTF-8, one line per id; the line of id 0 is empty.
     is_ranked
-        Whether the ids belong to a data set that everybody has alike, so that they can decide between equally frequent
-        words.
+        Whether the data set has the same ids everywhere, so that they can order equally frequent words.
     """
 
     ids: NDArray[np.int32]
@@ -81,14 +80,14 @@ class TextSummary(Summary):
 
 @dataclass(frozen=True)
 class TextFeatures(Features[TextRows, TextSummary]):
-    """Tokens: 0 pads, 1 is any word outside the vocabulary, 2, 3, ... are the words from the most frequent one down.
+    """Tokens: 0 is padding, 1 is any word outside the vocabulary, 2, 3, ... are the words by falling frequency.
 
     Attributes
     ----------
     length
-        How many words of a text are kept, the first ones.
+        How many words of a text are kept, from its start.
     vocabulary
-        The most words with a token of their own.
+        At most this many words get their own token.
     """
 
     length: int
@@ -111,7 +110,7 @@ class FittedText(Fitted[TextRows]):
     Attributes
     ----------
     length
-        Tokens of a text.
+        Number of tokens per text.
     words
         The words of the tokens from 2 on.
     """
@@ -119,6 +118,10 @@ class FittedText(Fitted[TextRows]):
     kind = "text"
     length: int
     words: tuple[str, ...]
+
+    @property
+    def row(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        return (self.length,), np.dtype(np.int32)
 
     def transform(self, rows: TextRows) -> NDArray[np.int32]:
         tokens_of = {word: FIRST_WORD + i for i, word in enumerate(self.words)}
@@ -139,6 +142,11 @@ class FittedText(Fitted[TextRows]):
         if wrong is not None:
             raise ClustPSIError(f"{where} must hold texts only, not {type(wrong).__name__} ({wrong!r})")
         return TextRows.of(texts)
+
+    def accept(self, features: Features[Any, Any], rows: Any) -> TextRows:
+        if not isinstance(rows, TextRows):
+            raise ClustPSIError("texts are needed")
+        return rows
 
     def as_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "length": self.length, "words": list(self.words)}

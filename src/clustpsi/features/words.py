@@ -13,11 +13,10 @@ BATCH_ROWS = 100_000
 
 
 def split_words(batches: "Iterable[pa.Array]") -> dict[str, NDArray[Any]]:
-    """Word ids of every text, one after the other, where each text starts, and the words.
+    """Split texts into words: word ids of all texts, where each text starts, and the words.
 
     A word is a run of letters, digits and apostrophes, in lower case. ``ids`` numbers words from 1 by first occurrence,
-    ``starts`` has one entry more than there are texts, ``words`` is UTF-8: a line for every id from 0, which no word
-    has.
+    ``starts`` has one entry more than there are texts. ``words`` is UTF-8 with one line per id; that of id 0 is empty.
 
     >>> import pyarrow as pa
     >>> split = split_words([pa.array(["Good, good day!", ""]), pa.array(["A day"])])

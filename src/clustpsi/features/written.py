@@ -1,6 +1,6 @@
 """Numbers and dates as people write them: with a mark for a gap here and there, with signs of money, in local forms.
 
-Both readers look at a column's different texts and at how often each occurs. They give None where the texts are
+Both readers look at a column's different texts and at how often each occurs. They return None if the texts are
 something else: names, codes, sentences.
 """
 
@@ -50,19 +50,70 @@ YEAR_LAST = re.compile(r"(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(
 
 
 @dataclass(frozen=True)
+class Form:
+    """How a column's numbers or dates are written, so that other rows of it are read alike.
+
+    Attributes
+    ----------
+    is_date
+        Whether they are dates.
+    is_local
+        Whether numbers have a decimal comma, or dates with the year last the day before the month.
+    marks
+        Texts that stand for a gap.
+    """
+
+    is_date: bool = False
+    is_local: bool = False
+    marks: tuple[str, ...] = ()
+
+    def read(self, texts: Sequence[str]) -> tuple[NDArray[np.float64], list[int]]:
+        """The numbers that texts stand for, NaN for a gap; and the places of texts that are neither.
+
+        >>> Form(is_local=True).read(["1,5", "7", "?", "much"])
+        (array([1.5, 7. , nan, nan]), [3])
+        >>> Form(is_date=True, is_local=True).read(["02/01/1970"])[0].tolist()
+        [1.0]
+        """
+        values = self._dates(texts) if self.is_date else self._numbers(texts)
+        unread = np.flatnonzero(np.isnan(values)).tolist()
+        return values, [at for at in unread if texts[at].strip().lower() not in MARKS and texts[at] not in self.marks]
+
+    def _numbers(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        parsed = exact_numbers(texts)
+        values = np.where(np.isfinite(parsed), parsed, np.nan)
+        if self.is_local:  # 1.234 is more than a thousand then
+            values[:] = np.nan
+        for place, match in _matches(AFFIXED, texts, np.isnan(values)).items():
+            values[place] = _number(match[1] + match[3], self.is_local)
+        return values
+
+    def _dates(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        values = _iso_days(texts)
+        for form in (YEAR_FIRST, YEAR_LAST):
+            for place, match in _matches(form, texts, np.isnan(values)).items():
+                values[place] = _day(match, self.is_local and form is YEAR_LAST)
+        return values
+
+
+PLAIN = Form()
+DATES = Form(is_date=True)
+
+
+@dataclass(frozen=True)
 class Written:
-    """A number for each text, NaN for one that marks a gap; the marks; how numbers are written, where unusual."""
+    """A number for each text, NaN for one that marks a gap; their form; how numbers are written, where unusual."""
 
     values: NDArray[np.float64]
-    marks: tuple[str, ...]
+    form: Form
     style: str = ""
 
 
 def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     """The numbers that texts stand for.
 
-    Texts that are all plain numbers give None: a reader of files makes numbers of them, so whoever left them texts
-    meant codes. Numbers with leading zeros are codes as well.
+    If all texts are plain numbers the result is None: readers of files turn such texts into numbers, so texts that are
+    left must be codes. Numbers with leading zeros are codes as well.
 
     >>> numbers(["39", "?", "1,234"], np.array([5, 1, 1])).values.tolist()
     [39.0, nan, 1234.0]
@@ -90,7 +141,8 @@ def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     is_code = any(CODE.fullmatch(text) for text in texts)
     if marks is None or not (marks or unusual) or len(affixes) > 1 or is_code or np.unique(values[known]).size < 2:
         return None
-    return Written(values, marks, f"written like {texts[unusual[0]].strip()!r}" if unusual else "")
+    style = f"written like {texts[unusual[0]].strip()!r}" if unusual else ""
+    return Written(values, Form(is_local=decimal_comma, marks=marks), style)
 
 
 def _number(text: str, decimal_comma: bool) -> float:
@@ -103,7 +155,7 @@ def _number(text: str, decimal_comma: bool) -> float:
 
 
 def dates(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
-    """Days since 1970, in UTC, as are times without a zone.
+    """Dates and times as days since 1970 in UTC; times without a zone count as UTC.
 
     The year comes first or last. Where it is last, some date must tell the day from the month, unless points separate
     them, which only day first has.
@@ -127,11 +179,11 @@ def dates(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     for place, match in others.items():
         values[place] = _day(match, day_first)
     marks = _marks(texts, counts, ~np.isnan(values))
-    return None if marks is None else Written(values, marks)
+    return None if marks is None else Written(values, Form(is_date=True, is_local=day_first, marks=marks))
 
 
 def _iso_days(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Days since 1970 of the texts that are dates as ISO 8601 has them, which most are; NaN for the others."""
+    """Days since 1970 of texts that are ISO 8601 dates, the most common form; NaN for the others."""
     import pandas as pd
 
     return days(pd.to_datetime(pd.Series(texts, dtype="str"), format="ISO8601", utc=True, errors="coerce"))
@@ -156,7 +208,7 @@ def _day(match: re.Match[str], day_first: bool) -> float:
 
 
 def days(moments: "pd.Series[Any]") -> NDArray[np.float64]:
-    """Days since 1970, in UTC, of dates and times; NaN where there is none."""
+    """Dates and times as days since 1970 in UTC; NaN where there is no date."""
     import pandas as pd
 
     # In microseconds whatever they come in, so that equal moments give equal bits; nanoseconds end in the year 2262.
@@ -172,7 +224,7 @@ def _mostly(texts: Sequence[str], form: re.Pattern[str]) -> bool:
 
 
 def _matches(form: re.Pattern[str], texts: Sequence[str], among: NDArray[np.bool_]) -> dict[int, re.Match[str]]:
-    """The texts that have this form, by their places."""
+    """The texts that have this form, by position."""
     stripped = {place: texts[place].strip() for place in np.flatnonzero(among).tolist()}
     short = {place: text for place, text in stripped.items() if len(text) <= LONGEST}
     return {place: match for place, text in short.items() if (match := form.fullmatch(text)) is not None}

@@ -1,4 +1,4 @@
-"""What every method is: a start, a round, and the model that each client ends up with."""
+"""The base class of methods: a start, a round, and the model that each client uses in the end."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.limits import LARGEST
-from clustpsi.orders import Deployment, LabelCounts, LabelPresence, Model, Work
+from clustpsi.orders import Deployment, LabelCounts, LabelPresence, Model, Newcomers, Work, mean_model, near_users
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the server knows before it asks anybody anything.
+    """What the server knows before it asks any client.
 
     Attributes
     ----------
@@ -31,7 +31,11 @@ class Setting:
     initial
         ``initial(i)`` is the i-th random initial model; all methods of a cell share ``initial(0)``.
     seed
-        For what a method draws once per run.
+        Seed for draws that a method makes once per run.
+    before
+        What every client of the federation used before, where training goes on from models that are there.
+    head
+        Which parameters are those of the model's last layer, if that is known.
     """
 
     clients: NDArray[np.int64]
@@ -42,6 +46,30 @@ class Setting:
     local_epochs: int
     initial: Callable[[int], Model]
     seed: int
+    before: Deployment | None = None
+    head: NDArray[np.bool_] | None = None
+
+    @property
+    def common_start(self) -> Model:
+        """The model that the clients start from together: the first initial one or, where training goes on, their mean.
+
+        It is weighted by their numbers of samples; a model that all of them use already is taken as it is.
+        """
+        if self.before is None:
+            return self.initial(0)
+        used = np.unique(self.before.of_client[self.clients])
+        if len(used) == 1:
+            only: Model = self.before.models[used[0]]
+            return only
+        sizes = np.bincount(self.before.of_client[self.clients], self.sizes[self.clients])[used]
+        return mean_model([self.before.models[each] for each in used], sizes)
+
+    @property
+    def own_starts(self) -> tuple[Model, ...]:
+        """The model that each of the clients starts from alone: the first initial one, or the one it uses already."""
+        if self.before is None:
+            return (self.initial(0),) * len(self.clients)
+        return tuple(self.before.models[each] for each in self.before.of_client[self.clients])
 
     @property
     def num_chosen(self) -> int:
@@ -61,7 +89,7 @@ def num_chosen(num_clients: int, fraction: float) -> int:
 
 @dataclass(frozen=True)
 class State:
-    """What the server carries from one round to the next: models and arrays, nothing else, so that it can be saved.
+    """What the server keeps from one round to the next: only models and arrays, so that it can be saved.
 
     Attributes
     ----------
@@ -107,6 +135,9 @@ class Method(ABC):
     paper: ClassVar[str]
     # Whether it trains on all data in one place, so that it does not matter who holds which.
     is_centralized: ClassVar[bool] = False
+    # Parameters whose defaults have changed, and what they were: a run on record that does not say them had these
+    # values, and a record always says them.
+    before: ClassVar[Mapping[str, Any]] = {}
     # Named sets of parameters other than the defaults, which are the paper's.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     # Of a method that runs another one inside it, its field `inner`: the kind that is taken unless one is named.
@@ -127,6 +158,13 @@ class Method(ABC):
     @abstractmethod
     def deploy(self, setting: Setting, state: State) -> Deployment:
         """The model that each of the setting's clients uses after this round."""
+
+    def newcomers(self, setting: Setting, state: State, counts: NDArray[np.int64]) -> Newcomers:
+        """How clients are served that come after this round; ``counts`` are the label counts of the setting's clients.
+
+        By default a newcomer uses the model of the clients whose label mix is nearest to its own.
+        """
+        return near_users(self.deploy(setting, state), counts)
 
     def label_counts(self, setting: Setting) -> Work[NDArray[np.int64]]:
         """Ask the clients how many training samples they have of each class: (len(clients), C)."""
@@ -151,7 +189,7 @@ class Method(ABC):
         return told
 
     def server_deployments(self, setting: Setting, state: State) -> tuple[Deployment, ...]:
-        """Other ways in which the literature scores this method; accuracy is averaged over them.  Mostly none."""
+        """Other deployments by which the literature scores this method (mostly none); accuracy is their mean."""
         return ()
 
     def clusters(self, setting: Setting, state: State) -> NDArray[np.int64] | None:
@@ -159,7 +197,7 @@ class Method(ABC):
         return None
 
     def tables(self, setting: Setting, state: State) -> dict[str, dict[str, NDArray[Any]]]:
-        """Tables of the method's own that a run's folder should have: columns by name, by file name."""
+        """The method's own tables for the run's folder: for each file name, columns by name."""
         return {}
 
 

@@ -1,7 +1,7 @@
 """Centralized learning (CL): all clients' training data in one place, the reference without a federation.
 
-Every sample is visited as often as FedAvg visits it on average: q T E epochs in all, spread evenly over the rounds so
-that its curve can be laid beside the others'.  One optimizer runs through; it is not reset each round.
+Every sample is visited as often as FedAvg visits it on average: q T E epochs in all.  They are spread evenly over the
+rounds, so that its curve can be compared with the others.  One optimizer is used throughout; rounds do not reset it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Centralized(Method):
         rows = int(setting.sizes[setting.clients].sum())
         check_visits(rows, -(-self._epochs(setting) // setting.num_rounds), "all clients together")
         yield from ()
-        return State(models=(setting.initial(0),))
+        return State(models=(setting.common_start,))
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         total = self._epochs(setting)
@@ -42,7 +42,7 @@ class Centralized(Method):
         return State(models=(pooled.model,), memory={"optimizer": pooled.optimizer_state})
 
     def _epochs(self, setting: Setting) -> int:
-        """In all rounds together."""
+        """Number of epochs in all rounds together."""
         return self.cl_epochs or max(1, round(setting.fraction * setting.num_rounds * setting.local_epochs))
 
     def deploy(self, setting: Setting, state: State) -> Deployment:

@@ -18,7 +18,7 @@ COLUMNS = ("round", "cluster", "mean_norm", "max_norm", "split")
 
 
 class Leaf(NamedTuple):
-    """What a round made of a cluster: its model, or its two halves' models and who went to the second."""
+    """What became of a cluster in a round: its model, or the models of its two halves and the second half's members."""
 
     models: tuple[Model, ...]
     second_half: NDArray[np.int64]
@@ -53,8 +53,11 @@ class CFL(Method):
 
     def start(self, setting: Setting) -> Work[State]:
         yield from ()
-        memory = {"cluster": np.zeros(len(setting.clients), np.int64), "norms": np.zeros((0, len(COLUMNS)))}
-        return State(models=(setting.initial(0),), memory=memory)
+        models, cluster = (setting.initial(0),), np.zeros(len(setting.clients), np.int64)
+        if setting.before is not None:  # those who share a model already are a cluster
+            used, cluster = np.unique(setting.before.of_client[setting.clients], return_inverse=True)
+            models = tuple(setting.before.models[each] for each in used)
+        return State(models=models, memory={"cluster": cluster, "norms": np.zeros((0, len(COLUMNS)))})
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         cluster, models = state.memory["cluster"].copy(), list(state.models)
@@ -73,7 +76,7 @@ class CFL(Method):
     def train(
         self, setting: Setting, members: NDArray[np.int64], model: Model, t: int, rng: np.random.Generator
     ) -> Work[Leaf]:
-        """A round of one cluster: FedAvg's, unless it is time to split."""
+        """A round of one cluster: as in FedAvg, unless it is time to split."""
         nobody = members[:0]
         chosen = sample(rng, members, num_chosen(len(members), setting.fraction))
         trained = yield Train(chosen, model, each=True)
@@ -102,7 +105,7 @@ class CFL(Method):
             return unsplit
         halves = known[~second], known[second]
         children = tuple(mean_model([updated[int(client)] for client in half], setting.sizes[half]) for half in halves)
-        # A client without a finite update goes with the larger half, and into nobody's mean.
+        # A client without a finite update goes to the larger half and counts in no mean.
         second_half = halves[1] if len(halves[1]) <= len(halves[0]) else np.setdiff1d(members, halves[0])
         return Leaf(children, second_half, mean_norm, max_norm)
 
@@ -146,8 +149,8 @@ def cosines(updates: NDArray[np.float32]) -> NDArray[np.float64]:
 def bipartition(similarity: NDArray[np.float64], linkage: str) -> NDArray[np.bool_]:
     """Whether each client belongs to the second of two halves (the first client belongs to the first).
 
-    Joining the most similar clients until two groups are left (single linkage: the maximum spanning tree without its
-    weakest edge) makes the largest similarity across as small as can be.
+    Single linkage joins the most similar clients until two groups are left (the maximum spanning tree without its
+    weakest edge).  This makes the largest similarity between the groups as small as possible.
 
     >>> bipartition(np.array([[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]]), "optimal")
     array([False, False,  True])

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods.base import Method, Setting, State, option
 from clustpsi.methods.fedavg import FedAvg, SingleModel
-from clustpsi.orders import Deployment, Work, together
+from clustpsi.orders import Deployment, Newcomers, Work, in_clusters, joined, together
+from clustpsi.presets import CLUSTERING
+from clustpsi.psi_space import PSICentres
+
+# What is kept of the clustering, to place clients that come later.
+CENTRES = ("reference", "mean", "scale", "centres")
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,14 @@ class ClustPSIPFL(Method):
     idea: ClassVar[str] = "K-means++ on the clients' PSI, clusters by silhouette, one model per cluster"
     paper: ClassVar[str] = "Jimenez-Gutierrez et al., Clust-PSI-PFL"
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"robust": {"psi_epsilon": 1e-3, "min_wpsi": 0.1}}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "robust": {
+            "psi_features": CLUSTERING["robust"]["features"],
+            "psi_smoothing": CLUSTERING["robust"]["smoothing"],
+            "min_wpsi": CLUSTERING["robust"]["min_wpsi"],
+            "inner": "prior_pfl",
+        }
+    }
     inner_default: ClassVar[type[Method] | None] = FedAvg
 
     tau_clusters: int | None = option(None, "number of clusters (default: the best silhouette decides)", least=1)
@@ -40,7 +52,9 @@ class ClustPSIPFL(Method):
         "K-means solution: best silhouette within 2 % of the lowest inertia, or the paper's plain K-means++",
         choices=("best", "plain"),
     )
-    min_wpsi: float = option(0.0, "below this WPSI all clients stay together (0.1: 'no significant shift')", least=0)
+    min_wpsi: float = option(
+        0.0, "with less WPSI than this above chance all clients stay together (0.1: 'no significant shift')", least=0
+    )
     inner: SingleModel = field(
         default_factory=FedAvg, metadata={"help": "single-model method that runs inside each cluster"}
     )
@@ -67,6 +81,7 @@ class ClustPSIPFL(Method):
         tried = clustering.silhouette_scores_
         memory = {
             "cluster": cluster,
+            **{key: getattr(clustering.centres, key) for key in CENTRES},
             "tau_tried": np.array(list(tried), np.int64),
             "silhouette": np.array(list(tried.values()), np.float64),
         }
@@ -82,12 +97,27 @@ class ClustPSIPFL(Method):
         inner = [
             self.inner.deploy(own, part) for own, part in zip(self.members(setting, cluster), state.parts, strict=True)
         ]
-        log_prior = None
-        if inner[0].log_prior is not None:
-            log_prior = np.empty((len(cluster), setting.num_classes))
-            for c, part in enumerate(inner):
-                log_prior[cluster == c] = part.log_prior
-        return Deployment(tuple(part.models[0] for part in inner), cluster, log_prior)
+        return joined(inner, cluster)
+
+    def newcomers(self, setting: Setting, state: State, counts: NDArray[np.int64]) -> Newcomers:
+        """The cluster with the nearest centre, and in it what the method inside says."""
+        cluster, memory = state.memory["cluster"], state.memory
+        if any(key not in memory for key in CENTRES):
+            raise ClustPSIError(
+                "this run was begun by an earlier version of clustpsi, which did not keep the centres of the clusters: "
+                "start it afresh with --fresh"
+            )
+        centres = PSICentres(
+            self.psi_features,
+            self.psi_smoothing,  # type: ignore[arg-type]  # checked: one of its choices
+            self.psi_epsilon,
+            *(memory[key] for key in CENTRES),
+        )
+        parts = [
+            self.inner.newcomers(own, part, counts[cluster == c])
+            for c, (own, part) in enumerate(zip(self.members(setting, cluster), state.parts, strict=True))
+        ]
+        return in_clusters(parts, centres)
 
     def clusters(self, setting: Setting, state: State) -> NDArray[np.int64]:
         return state.memory["cluster"]

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.methods.base import Method, Setting, State
+from clustpsi.methods.base import Method, Setting, State, option
 from clustpsi.orders import Deployment, Model, Train, Trained, Work
 
 
@@ -23,9 +23,13 @@ def sample(rng: np.random.Generator, clients: NDArray[np.int64], number: int) ->
 class SingleModel(Method):
     """One model for all clients: select, train locally, update the server's model.
 
-    A method of this kind overrides the steps in which it differs from FedAvg, and nothing else.  It builds on what
-    ``super()`` gives, so that two methods that differ in different steps combine by inheriting from both.
+    A method of this kind overrides only the steps in which it differs from FedAvg.  It builds on the result of
+    ``super()``, so that two methods that differ in different steps can be combined by inheriting from both.
     """
+
+    average_over: str = option(
+        "all", "whom the mean of a parameter is over: all who trained, or who moved it", choices=("all", "movers")
+    )
 
     def prepare(self, setting: Setting, model: Model) -> Work[State]:
         """What the server learns once, before the first round."""
@@ -39,18 +43,18 @@ class SingleModel(Method):
 
     def local(self, setting: Setting, state: State, chosen: NDArray[np.int64]) -> Train:
         """What the chosen clients do."""
-        return Train(chosen, state.models[0])
+        return Train(chosen, state.models[0], average_over=self.average_over)
 
     def update(self, state: State, mean: Model, t: int) -> State:
         """The server's step from the mean of the clients' models."""
         return replace(state, models=(mean,))
 
     def learn(self, setting: Setting, state: State, chosen: NDArray[np.int64], trained: Trained) -> State:
-        """What the server remembers of a round besides the model."""
+        """What the server remembers from a round in addition to the model."""
         return state
 
     def start(self, setting: Setting) -> Work[State]:
-        return (yield from self.prepare(setting, setting.initial(0)))
+        return (yield from self.prepare(setting, setting.common_start))
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         chosen = yield from self.select(setting, state, rng)

@@ -56,8 +56,8 @@ def cover_labels(
 ) -> list[int]:
     """Clients that together cover the labels as often as possible.
 
-    Again and again the group that offers most uncovered labels sends a client at random; ties go to the group that is
-    farther from what is covered, then to chance.  Once nobody left has anything to add, covering begins anew.
+    In each step, the group that offers most uncovered labels sends a random client.  Ties go to the group that is
+    farther from the covered labels, then to chance.  When no remaining client can add a label, covering starts again.
     """
     unused = [list(rng.permutation(np.flatnonzero(group == g))) for g in range(int(group.max()) + 1)]
     offered = np.stack([present[group == g].any(axis=0) for g in range(len(unused))])

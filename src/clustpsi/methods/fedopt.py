@@ -22,9 +22,9 @@ Memory = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ServerOptimizer(SingleModel):
-    """FedAvg with an optimizer on the server: a step from the old model that the clients' mean gives the direction of.
+    """FedAvg with an optimizer on the server: the clients' mean gives the direction of a step from the old model.
 
-    Buffers are not optimized but averaged, as FedAvg does: a running mean is no parameter.
+    Buffers are averaged as in FedAvg and not optimized, because a running mean is not a parameter.
     """
 
     server_opt_on_buffers: bool = option(
@@ -56,7 +56,7 @@ class ServerOptimizer(SingleModel):
 
 @dataclass(frozen=True)
 class FedOpt(ServerOptimizer):
-    """What the three adaptive optimizers share: they differ in how v follows the squared update."""
+    """The common part of the three adaptive optimizers, which differ only in how v follows the squared update."""
 
     eta: float = option(0.001, "server learning rate", above=0)
     tau_adaptivity: float = option(0.001, "tau of the adaptive step m / (sqrt(v) + tau)", above=0)

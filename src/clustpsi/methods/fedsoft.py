@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods.base import Method, Setting, State, option
-from clustpsi.orders import Deployment, Model, NearestModel, Train, Work, mean_model
+from clustpsi.orders import Deployment, Model, NearestModel, Newcomers, Train, Work, mean_model
+from clustpsi.streams import Stream, generator
 
 
 @dataclass(frozen=True)
 class FedSoft(Method):
-    """State: the S cluster models, then every client's personal model; importance u (K x S); who has trained yet."""
+    """State: the S cluster models, then every client's personal model; importance u (K x S); who has trained."""
 
     name: ClassVar[str] = "fedsoft"
     title: ClassVar[str] = "FedSoft"
@@ -36,9 +37,12 @@ class FedSoft(Method):
         if clusters > number:
             raise ClustPSIError(f"n_fedsoft is {clusters}, but there are only {number} clients to cluster")
         # Cluster models start apart: copies of one model would explain all samples alike and stay copies for ever.
-        centres = tuple(setting.initial(1 + s) for s in range(clusters))
+        centres, personal = tuple(setting.initial(1 + s) for s in range(clusters)), setting.own_starts
+        if setting.before is not None:  # or they would pull everybody back to where training began
+            drawn = generator(setting.seed, Stream.METHOD).choice(number, clusters, replace=False)
+            centres = tuple(personal[k] for k in drawn)
         memory = {"importance": np.full((number, clusters), 1 / clusters), "trained": np.zeros(number, bool)}
-        return State(models=centres + (setting.initial(0),) * number, memory=memory)
+        return State(models=centres + personal, memory=memory)
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         centres, personal = list(state.models[: self.n_fedsoft]), list(state.models[self.n_fedsoft :])
@@ -46,7 +50,7 @@ class FedSoft(Method):
         size = setting.sizes[setting.clients]
         if (t - 1) % self.tau_est == 0:
             explained = yield NearestModel(setting.clients, centres)
-            answered = explained.any(axis=1, keepdims=True)  # who does not answer keeps what is known
+            answered = explained.any(axis=1, keepdims=True)  # a client that does not answer keeps its earlier weights
             estimated = np.where(explained == 0, self.sigma_fedsoft, explained / size[:, None])
             importance = np.where(answered, estimated, importance)
 
@@ -83,7 +87,7 @@ class FedSoft(Method):
         return [rng.choice(len(weight), number, replace=False, p=p) for p in probability.T]
 
     def deploy(self, setting: Setting, state: State) -> Deployment:
-        """Every client's personal model; until a client has trained, its mixture of the cluster models."""
+        """Every client's personal model, or its mixture of the cluster models if it has not trained yet."""
         personal = list(state.models[self.n_fedsoft :])
         untrained = np.flatnonzero(~state.memory["trained"])
         mixed = mixtures(state.models[: self.n_fedsoft], state.memory["importance"][untrained])
@@ -91,13 +95,22 @@ class FedSoft(Method):
             personal[k] = model
         return Deployment(tuple(personal), np.arange(len(personal)))
 
+    def newcomers(self, setting: Setting, state: State, counts: NDArray[np.int64]) -> Newcomers:
+        """The mixture of the cluster models that explains a sample of the federation on average.
+
+        Which of them explain a newcomer's own samples is not to be seen from its label counts.
+        """
+        importance = setting.sizes[setting.clients] @ state.memory["importance"]
+        (mixed,) = mixtures(state.models[: self.n_fedsoft], importance[None])
+        return Newcomers((mixed,), counts.sum(axis=0))
+
     def server_deployments(self, setting: Setting, state: State) -> tuple[Deployment, ...]:
         everybody = np.zeros(len(setting.clients), np.int64)
         return tuple(Deployment((centre,), everybody) for centre in state.models[: self.n_fedsoft])
 
 
 def mixtures(models: Sequence[Model], weights: NDArray[np.float64]) -> list[Model]:
-    """For every row of weights, the models' mean under it."""
+    """The weighted mean of the models for every row of weights."""
     share = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     vectors = (share @ np.stack(part) for part in zip(*models, strict=True))
     return [Model(parameters, buffers) for parameters, buffers in zip(*vectors, strict=True)]

@@ -70,7 +70,7 @@ class HACCS(SingleModel):
         order = super().local(setting, state, chosen)
         if self.haccs_weights == "uniform":
             order = replace(order, weights=np.ones(len(chosen)))
-        # Whoever has just been asked for the loss of the model holds it.
+        # A client that was just asked for its loss already holds the model.
         return order if self.haccs_loss == "participants" else replace(order, holds_start=True)
 
     def learn(self, setting: Setting, state: State, chosen: NDArray[np.int64], trained: Trained) -> State:
@@ -80,7 +80,7 @@ class HACCS(SingleModel):
 
 
 def known_losses(losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Losses with the mean of the others in the place of those that did not come.
+    """Losses, with the mean of the known ones in place of those that are missing.
 
     >>> known_losses(np.array([1.0, np.nan, 3.0]))
     array([1., 2., 3.])
@@ -90,11 +90,11 @@ def known_losses(losses: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def group_by_labels(counts: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Groups of clients whose label distributions are alike.
+    """Groups of clients with similar label distributions.
 
-    OPTICS on Hellinger distances, at least two clients per group, cut at `SAME_GROUP`: with that minimum every client
-    with a near neighbour is a core point, so the groups are the connected components of "nearer than the cut", and a
-    client without a near neighbour is a group of its own.
+    This is OPTICS on Hellinger distances with at least two clients per group, cut at `SAME_GROUP`.  With that minimum
+    every client with a near neighbour is a core point, so the groups are the connected components of "nearer than the
+    cut".  A client without a near neighbour forms a group alone.
 
     >>> group_by_labels(np.array([[10, 0], [9, 0], [0, 5], [3, 4]]))
     array([0, 0, 1, 2])

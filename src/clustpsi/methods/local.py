@@ -22,7 +22,7 @@ class Local(Method):
 
     def start(self, setting: Setting) -> Work[State]:
         yield from ()
-        return State(models=(setting.initial(0),) * len(setting.clients))
+        return State(models=setting.own_starts)
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         # Nothing is sent: the model stays where it is trained.

@@ -1,7 +1,7 @@
 """The models, by name; each is a Flax module called as ``module(x, train=..., mask=...)`` and giving logits.
 
-``mask`` marks the real rows of a batch: a client's last batch is filled up with rows that must not count, which matters
-to whatever looks across a batch (BatchNorm).
+``mask`` marks the real rows of a batch.  A client's last batch is padded with rows that must not count.  This matters
+to layers that look across a batch (BatchNorm).
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ MODELS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def build_model(name: str, num_classes: int, vectors: WordVectors | None = None) -> nn.Module:
-    """The named model with one output a class; a model of text may have word vectors instead of its own embeddings."""
+    """The named model with one output per class; a text model may use word vectors instead of its own embeddings."""
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
     model = MODELS[name](num_classes)

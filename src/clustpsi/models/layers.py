@@ -5,19 +5,19 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from jax import lax
 
-# New running statistics are 0.9 * old + 0.1 * batch.  A client takes a few dozen steps a round: with Keras' 0.99 the
+# New running statistics are 0.9 * old + 0.1 * batch.  A client takes a few dozen steps per round: with Keras' 0.99 the
 # statistics that are averaged and used for evaluation would still be mostly those of the round before.
 BATCH_NORM_MOMENTUM = 0.9
 BATCH_NORM_EPSILON = 1e-5
 
 # With fewer channels, in or out, the transforms cost more than the multiplications they save.
 WINOGRAD_CHANNELS = 32
+# Transformed pixels are worked on a few images at a time, while they are in the processor's cache.
 IMAGES_AT_A_TIME = 4
-KERNEL_TRANSFORM = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.float32)
+CACHE = 2**20
 
 
 def pixels(x: jax.Array) -> jax.Array:
@@ -30,7 +30,7 @@ def pixels(x: jax.Array) -> jax.Array:
 def images_last(x: jax.Array) -> jax.Array:
     """From rows, height, width, channels to channels, height, width, rows, and back.
 
-    Layers with few channels work faster so: vector registers fill, and patches are copied, along the images.
+    Layers with few channels are faster this way, because vector registers and copies then run along the images.
     """
     return x.swapaxes(0, 3)
 
@@ -81,7 +81,7 @@ def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     the kernel and the result each go through a small linear transform, and in between each of the 16 transformed
     positions is a matrix product over the channels.
     """
-    weights = jnp.einsum("ui,vj,ijcf->uvcf", KERNEL_TRANSFORM, KERNEL_TRANSFORM, kernel)
+    weights = _transformed_kernel(kernel)
 
     def convolve(block: jax.Array) -> jax.Array:
         rows, height, width, _ = block.shape
@@ -93,7 +93,7 @@ def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
         squares = [jnp.stack(_transform_result(line), axis=3) for line in zip(*columns, strict=True)]
         return jnp.stack(squares, axis=2).reshape(rows, height, width, -1)
 
-    convolved: jax.Array = lax.map(convolve, _blocks(x))
+    convolved: jax.Array = lax.map(convolve, _blocks(x, IMAGES_AT_A_TIME))
     return convolved.reshape(*x.shape[:3], -1)
 
 
@@ -111,12 +111,24 @@ def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array
         return total + jnp.stack([jnp.stack([a.T @ b for a, b in zip(*line, strict=True)]) for line in lines]), None
 
     zero = jnp.zeros((4, 4, *kernel.shape[2:]), kernel.dtype)
-    to_weights, _ = lax.scan(add_block, zero, (_blocks(x), _blocks(cotangent)))
-    to_kernel = jnp.einsum("ui,vj,uvcf->ijcf", KERNEL_TRANSFORM, KERNEL_TRANSFORM, to_weights)
+    # Here the input and the cotangent, four times their size once they are transformed, share the cache.
+    images = min(IMAGES_AT_A_TIME, max(1, CACHE // (4 * x[0].nbytes)))
+    to_weights, _ = lax.scan(add_block, zero, (_blocks(x, images), _blocks(cotangent, images)))
+    (to_kernel,) = jax.linear_transpose(_transformed_kernel, kernel)(to_weights)
     return winograd_convolution(cotangent, kernel[::-1, ::-1].swapaxes(2, 3)), to_kernel
 
 
 winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
+
+
+def _transformed_kernel(kernel: jax.Array) -> jax.Array:
+    """4, 4, channels in, channels out; sums, because XLA is slow at products with so small matrices."""
+
+    def transform(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+        half = (a + c) / 2
+        return jnp.stack([a, half + b / 2, half - b / 2, c])
+
+    return transform(*transform(*kernel.swapaxes(0, 1)).swapaxes(0, 1))
 
 
 def _computed_once(x: jax.Array) -> jax.Array:
@@ -124,9 +136,9 @@ def _computed_once(x: jax.Array) -> jax.Array:
     return jnp.asarray(lax.optimization_barrier(x))  # type: ignore[no-untyped-call]
 
 
-def _blocks(x: jax.Array) -> jax.Array:
-    """A few images at a time, because the transformed input of a whole batch would not fit the processor's caches."""
-    size = math.gcd(x.shape[0], IMAGES_AT_A_TIME)
+def _blocks(x: jax.Array, images: int) -> jax.Array:
+    """So many images at a time, or fewer if the batch cannot be divided so."""
+    size = math.gcd(x.shape[0], images)
     return x.reshape(-1, size, *x.shape[1:])
 
 
@@ -213,7 +225,7 @@ class Embed(nn.Module):
 def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """The matrix product of a few rows with a matrix, whose gradients never transpose the larger of the two.
 
-    XLA folds transpositions into products; on the CPU that is slower than to carry out those of the smaller.
+    XLA folds transpositions into products, which on the CPU is slower than transposing the smaller matrix.
     """
     return x @ kernel
 
@@ -266,7 +278,7 @@ class Dropout(nn.Module):
     rate
         Share of the entries that become zero in training.
     broadcast
-        Axes along which entries share their fate.
+        Axes along which entries are kept or dropped together.
     """
 
     rate: float
@@ -281,7 +293,7 @@ class Dropout(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Batch normalization over all axes but the last, whose batch statistics leave masked rows out."""
+    """Batch normalization over all axes but the last, with batch statistics that ignore masked rows."""
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None) -> jax.Array:

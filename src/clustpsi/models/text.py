@@ -17,7 +17,7 @@ TOKENS = VOCABULARY + FIRST_WORD
 class LSTM(nn.Module):
     """Embedding, dropout, an LSTM whose last state goes to a classifier.
 
-    Padding leaves the state as it is, wherever it stands, so the state that is classified is that after the last word.
+    Padding, wherever it is, does not change the state, so the classified state is the one after the last word.
     """
 
     num_classes: int

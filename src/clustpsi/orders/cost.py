@@ -1,13 +1,23 @@
-"""What an order sends over the network: a function of the order alone, whoever serves it."""
+"""What an order sends over the network: a function of the order alone, the same for every server."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from clustpsi.orders.models import Model
-from clustpsi.orders.orders import LabelCounts, LabelPresence, Losses, NearestModel, Order, Together, Train
+from clustpsi.orders.orders import (
+    HeldOutLosses,
+    LabelCounts,
+    LabelPresence,
+    Losses,
+    NearestModel,
+    Order,
+    Together,
+    Train,
+)
 
 
 class Traffic(NamedTuple):
-    """Bytes that clients send, and bytes that are sent to clients."""
+    """Bytes sent by clients (up) and to clients (down)."""
 
     up: int
     down: int
@@ -16,8 +26,8 @@ class Traffic(NamedTuple):
 def traffic(order: Order, num_classes: int) -> Traffic:
     """The bytes of an order if every client answers.
 
-    Models count in full, float32; counts and losses are 32-bit numbers; labels are one bit per class, in whole bytes.
-    Evaluation serves whoever watches a run, not the method, and costs nothing here.
+    A model counts with all its float32 values.  Counts and losses are 32-bit numbers.  Labels are one bit per class, in
+    whole bytes.  Evaluation is for the people who watch a run, not for the method, so it costs nothing here.
 
     >>> import numpy as np
     >>> traffic(LabelCounts(np.arange(5)), num_classes=3)
@@ -33,6 +43,11 @@ def traffic(order: Order, num_classes: int) -> Traffic:
             return Traffic(-(-num_classes // 8) * len(clients), 0)
         case Losses(clients, model):
             return Traffic(4 * len(clients), model.num_bytes * len(clients))
+        case HeldOutLosses(clients, model):
+            number, readings = len(clients), len(order.scales)
+            size = 0 if order.holds_model or not number else _one(model).num_bytes
+            # A client is sent its prior, and all are sent the readings.
+            return Traffic(4 * readings * number, (size + 4 * (num_classes + readings * (1 + num_classes))) * number)
         case NearestModel(clients, models):
             return Traffic(4 * len(models) * len(clients), sum(model.num_bytes for model in models) * len(clients))
         case Train(clients):
@@ -41,10 +56,15 @@ def traffic(order: Order, num_classes: int) -> Traffic:
 
 
 def _training(order: Train, clients: int) -> Traffic:
-    size = (order.start if isinstance(order.start, Model) else order.start[0]).num_bytes if clients else 0
+    size = _one(order.start).num_bytes if clients else 0
     sent = 0 if order.holds_start else size
     if order.mixed_of:
         sent += sum(model.num_bytes for model in order.mixed_of)
     elif order.anchors is not None:
         sent += size
     return Traffic(0 if order.keeps_model else size * clients, sent * clients)
+
+
+def _one(models: Model | Sequence[Model]) -> Model:
+    """One of models that are all of the same size."""
+    return models if isinstance(models, Model) else models[0]

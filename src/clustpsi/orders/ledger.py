@@ -10,7 +10,7 @@ from clustpsi.orders.cost import Traffic
 
 @dataclass
 class Ledger:
-    """Costs since the last look.
+    """Costs since the ledger was last taken.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Ledger:
 
     @contextmanager
     def timed(self, purpose: str) -> Iterator[None]:
-        """Book the time of a block, less what blocks inside it book: no second counts twice."""
+        """Book the time of a block, without the time that inner blocks book, so that no second counts twice."""
         start, booked_before = time.perf_counter(), self._booked_inside
         self._booked_inside = 0.0
         try:

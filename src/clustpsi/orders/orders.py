@@ -4,16 +4,49 @@ A method never trains or evaluates anything itself.  Its generator yields orders
 federation) serves each order and sends the reply back in.  That is why a method is written once and runs anywhere.
 
 Any order may have clients that do not answer.  Each reply says what stands in their place.
+
+Most fields of an order mean the same to all of its clients.  A field that is :data:`~clustpsi.orders.parts.PerClient`
+has an entry for each, so that :func:`~clustpsi.orders.parts.part` can say what one of them must know.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.orders.models import Deployment, Model
+from clustpsi.errors import ClustPSIError
+from clustpsi.orders.answers import Answer, Answers, Line
+from clustpsi.orders.models import Deployment, Model, MoversMean, WeightedMean
+from clustpsi.orders.parts import ForServer, PerClient
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """Training rows that a client sets apart: it never trains on them, so that choices can be made by them.
+
+    Attributes
+    ----------
+    share
+        Of a client's training rows; a fraction of a row is rounded at random, so that the share holds on average.
+    most
+        Rows of one client.
+    """
+
+    share: float
+    most: int
+
+    def chosen(self, number: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Which of a client's rows are held out.  One is always left to train on.
+
+        >>> int(HoldOut(0.25, 100).chosen(40, np.random.default_rng(0)).sum())
+        10
+        """
+        held = np.zeros(number, bool)
+        wanted = int(self.share * number + rng.random())
+        held[rng.permutation(number)[: max(0, min(wanted, self.most, number - 1))]] = True
+        return held
 
 
 @dataclass(frozen=True)
@@ -21,9 +54,13 @@ class LabelCounts:
     """Clients send how many training samples they have of each class; the reply is the (len(clients), C) array.
 
     A client that does not answer has a row of zeros.  The reply is None where the federation's clients do not tell.
+    With ``hold_out`` rows that the client holds out do not count.
     """
 
-    clients: NDArray[np.int64]
+    answer: ClassVar[Answer] = Line("counts")
+
+    clients: PerClient[NDArray[np.int64]]
+    hold_out: HoldOut | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +70,9 @@ class LabelPresence:
     A client that does not answer has a row of False.  The reply is None where the federation's clients do not tell.
     """
 
-    clients: NDArray[np.int64]
+    answer: ClassVar[Answer] = Line("flags")
+
+    clients: PerClient[NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -43,54 +82,79 @@ class Train:
     Attributes
     ----------
     clients
-        Who trains.
+        The clients that train.
     start
         The model all of them start from, or one model for each.
     weights
-        Of the clients in the mean; by default their numbers of training samples.
+        Weights of the clients in the mean; by default their numbers of training samples.
     proximal
         Strength mu of the term (mu/2) ||theta - anchor||^2 in the local objective, one number or one for each client.
     anchors
-        What the proximal term pulls towards, one model for each client; by default each client's start.
+        Models that the proximal term pulls towards, one per client; by default each client's start.
     log_prior
         (len(clients), C), added to the logits in training; -inf takes a class out of the softmax altogether.
+    logit_scale
+        (len(clients), C), what the logits are multiplied by in training, before the prior is added.
+    trains
+        Which parameters are trained, a truth value for each; by default all.  The others stay as they are.
+    hold_out
+        Rows that the clients do not train on.
+    average_over
+        Whom the mean of a parameter is over: "all" who trained, or the "movers" who changed it (with one start for
+        all; see :class:`~clustpsi.orders.models.MoversMean`).
     each
-        Whether every client's model must come back besides the mean (memory grows with the number of clients).
+        Whether the reply must have every client's model, not only the mean (memory grows with the number of clients).
     holds_start
-        Whether every client holds its start already, so that it is not sent again.
+        Whether every client already holds its start, so that it is not sent again.
     mixed_of
-        Where clients mix their anchors themselves, the models that they mix: these are sent, and not the anchors.
+        If clients compute their anchors as mixtures of some models: these models, which are then sent instead.
     keeps_model
-        Whether the clients keep their models to themselves, so that nothing comes back over the network.
+        Whether clients keep their models, so that nothing is sent back over the network.
     purpose
-        Under which the time it takes is booked.
+        The purpose under which the time is booked.
     """
 
-    clients: NDArray[np.int64]
-    start: Model | Sequence[Model]
-    weights: NDArray[np.float64] | None = None
-    proximal: float | NDArray[np.float64] = 0.0
-    anchors: Sequence[Model] | None = None
-    log_prior: NDArray[np.float64] | None = None
+    clients: PerClient[NDArray[np.int64]]
+    start: PerClient[Model | Sequence[Model]]
+    weights: ForServer[NDArray[np.float64] | None] = None
+    proximal: PerClient[float | NDArray[np.float64]] = 0.0
+    anchors: PerClient[Sequence[Model] | None] = None
+    log_prior: PerClient[NDArray[np.float64] | None] = None
+    logit_scale: PerClient[NDArray[np.float64] | None] = None
+    trains: NDArray[np.bool_] | None = None
+    hold_out: HoldOut | None = None
+    average_over: ForServer[str] = "all"
     each: bool = False
     holds_start: bool = False
-    mixed_of: Sequence[Model] = ()
+    mixed_of: ForServer[Sequence[Model]] = ()
     keeps_model: bool = False
     purpose: str = "training"
+
+    def running_mean(self) -> WeightedMean | MoversMean:
+        """The mean that the order asks for, before anybody has answered."""
+        if self.average_over == "all":
+            return WeightedMean()
+        if not isinstance(self.start, Model):
+            raise ClustPSIError("who moved a parameter is known only where all clients start from one model")
+        return MoversMean(self.start)
 
 
 class Trained(NamedTuple):
     """What comes back from local training.
 
-    A client that does not answer, or whose update is not finite, is omitted: ``kept`` says which clients were not,
-    ``mean`` is over those alone (None if nobody is left, or all weights are zero) and ``models``, where asked for, has
-    None in its place.
+    A client that does not answer, or whose update is not finite, is omitted.  ``kept`` says which clients remain.
+    ``mean`` is their mean (None if no client remains, or all weights are zero).  ``models``, if asked for, has None for
+    every omitted client.
     """
 
     mean: Model | None
     losses: NDArray[np.float64]
     kept: NDArray[np.bool_]
     models: list[Model | None] | None
+
+    @classmethod
+    def of(cls, answers: Answers) -> "Trained":
+        return cls(answers.mean.result(), answers.losses, answers.kept, answers.models)
 
 
 @dataclass(frozen=True)
@@ -115,8 +179,49 @@ class Losses:
     A client that does not answer has NaN.
     """
 
-    clients: NDArray[np.int64]
+    answer: ClassVar[Answer] = Line("numbers", None, absent=np.nan)
+
+    clients: PerClient[NDArray[np.int64]]
     model: Model
+
+
+@dataclass(frozen=True)
+class HeldOutLosses:
+    """Clients send how well several readings of a model fit the rows that they hold out.
+
+    Reading r of client k takes the classes' probabilities to be softmax(scales[r] logits + log_prior[k] + shifts[r]); a
+    scale of 0 leaves the logits out.  The reply is a (len(clients), number of readings) array: the sum of the losses of
+    the client's held-out rows, which is 0 for a client without any, and NaN for one that does not answer.  A row whose
+    loss is not finite counts :data:`RULED_OUT_LOSS`.
+
+    Attributes
+    ----------
+    clients
+        Who takes part.
+    model
+        The model of all of them, or one for each.
+    hold_out
+        Which rows they hold out.
+    log_prior
+        (len(clients), C); -inf rules a class out.
+    scales, shifts
+        Of the readings: (R,) and (R, C).
+    holds_model
+        Whether every client holds its model already, so that it is not sent again.
+    purpose
+        Under which the time it takes is booked.
+    """
+
+    answer: ClassVar[Answer] = Line("numbers", "scales", absent=np.nan)
+
+    clients: PerClient[NDArray[np.int64]]
+    model: PerClient[Model | Sequence[Model]]
+    hold_out: HoldOut
+    log_prior: PerClient[NDArray[np.float64]]
+    scales: NDArray[np.float64]
+    shifts: NDArray[np.float64]
+    holds_model: bool = False
+    purpose: str = "calibration"
 
 
 @dataclass(frozen=True)
@@ -126,12 +231,14 @@ class NearestModel:
     The reply is a (len(clients), len(models)) array of counts, with a row of zeros for a client that does not answer.
     """
 
-    clients: NDArray[np.int64]
+    answer: ClassVar[Answer] = Line("counts", "models")
+
+    clients: PerClient[NDArray[np.int64]]
     models: Sequence[Model]
 
 
-# The loss of a row whose class the deployed prior rules out.  Its probability is 0 and its loss infinite; it counts as
-# if the probability were the smallest that float32 holds in full precision, so that such a row leaves a mean readable.
+# The loss of a row whose class the deployed prior rules out.  Its probability is 0, so its loss would be infinite.  The
+# row counts as if the probability were the smallest normal float32, so that the mean loss stays readable.
 RULED_OUT_LOSS = float(-np.log(np.finfo(np.float32).tiny))
 
 
@@ -142,26 +249,33 @@ class Evaluate:
     Attributes
     ----------
     clients
-        Who takes part.
+        The clients that take part.
     deployment
-        What each of them uses, in their order.
+        The model that each of them uses, in the same order.
     """
 
-    clients: NDArray[np.int64]
+    answer: ClassVar[Answer] = {
+        "actual": Line("counts"),
+        "predicted": Line("counts"),
+        "correct": Line("counts"),
+        "loss": Line("numbers", None),
+    }
+
+    clients: PerClient[NDArray[np.int64]]
     deployment: Deployment
 
 
 class Evaluated(NamedTuple):
-    """What comes back from an evaluation, a row for each client; a row of zeros for one without test data or answer.
+    """What comes back from an evaluation: one row per client, all zeros for a client without test data or answer.
 
     Attributes
     ----------
     actual
         Test rows of each class, (len(clients), C).
     predicted
-        Test rows that the client's model takes for each class, (len(clients), C).
+        Test rows for which the client's model predicts each class, (len(clients), C).
     correct
-        Test rows of each class that it takes for what they are, (len(clients), C).
+        Test rows of each class that are predicted correctly, (len(clients), C).
     loss
         Sum of the rows' losses, (len(clients),); a row of a class that the prior rules out counts
         :data:`RULED_OUT_LOSS`.
@@ -180,4 +294,4 @@ class Together:
     orders: tuple["Order", ...]
 
 
-Order = LabelCounts | LabelPresence | Train | TrainPooled | Losses | NearestModel | Evaluate | Together
+Order = LabelCounts | LabelPresence | Train | TrainPooled | Losses | HeldOutLosses | NearestModel | Evaluate | Together

@@ -1,4 +1,4 @@
-"""Whoever serves orders: all that a run knows of it."""
+"""The protocol of servers: all that a run knows about whatever serves its orders."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Clients:
     Attributes
     ----------
     names, class_names
-        Of the clients and of the classes, in their order.
+        Names of the clients and of the classes, in their order.
     train_counts, test_counts
         Training and test rows of each class that every client has (clients x classes).
     """
@@ -47,14 +47,17 @@ class Server(Protocol):
     Attributes
     ----------
     clients
-        Whom it serves orders for; orders name them by their positions.
+        The clients of the federation; orders refer to them by position.
+    newcomers
+        Clients that came after the start, if there are any; their positions follow those of the others.
     ledger
-        What orders have cost since the last :meth:`take_ledger`, and where time is booked.
+        Costs of orders since the last :meth:`take_ledger`; time is booked here too.
     watch
-        Told which share of a training order is done.
+        Called with the share of a training order that is done.
     """
 
     clients: Clients
+    newcomers: Clients | None
     ledger: Ledger
     watch: Callable[[float], None] | None
 
@@ -62,10 +65,10 @@ class Server(Protocol):
         """The index-th random initial model."""
 
     def serve(self, order: Order, t: int) -> Any:
-        """The reply to an order of round t (0: before the first round); a sentence if it cannot be served."""
+        """Serve an order of round t (0: before the first round); raise ClustPSIError if this server cannot."""
 
     def take_ledger(self) -> Ledger:
         """What orders have cost since the last call."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""

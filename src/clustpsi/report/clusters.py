@@ -1,7 +1,7 @@
 """What is in the clusters of runs: which classes dominate them, and how far constant answers would go.
 
-A cluster in which one class prevails can be served well by a model that always names this class.  Three constants put a
-method's accuracy into perspective: always naming the class that is most frequent in the training data of the whole
+If one class dominates a cluster, a model that always names this class does well there.  Three constants put a method's
+accuracy into perspective: always naming the class that is most frequent in the training data of the whole
 federation, of the cluster, or of the client.  They are scored on test data, like the methods.
 """
 

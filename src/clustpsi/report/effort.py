@@ -48,7 +48,7 @@ def effort_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Sheet
                 entries.append(Entry((f"{means['participants']:,.0f}", volume)))
             lines.append(Line(method_title(method), tuple(entries)))
         sections.append((dataset_title(dataset), lines))
-    rounds = ", ".join(map(str, chosen["comm_rounds"].unique()))
+    rounds = ", ".join(f"{number:g}" for number in chosen["comm_rounds"].unique())
     size = chosen["num_clients"].dropna().unique()
     title = f"Clients that trained in {rounds} rounds, and MB sent both ways (means over seeds)" + (
         f", {size[0]} clients" if len(size) else ""

@@ -18,12 +18,14 @@ from clustpsi.datasets import Dataset, load_dataset
 from clustpsi.datasets.files import user_path
 from clustpsi.errors import ClustPSIError, InfeasiblePartition, unknown_name
 from clustpsi.exact import read_exact_csv
-from clustpsi.experiments.study_axes import LEVELS, MEASURES
+from clustpsi.experiments.study_axes import MEASURES, STUDY_LEVELS
 from clustpsi.experiments.study_partitions import draw_counts
 from clustpsi.federation import build_federation
 from clustpsi.files import check_writable
+from clustpsi.methods import short_spec
 from clustpsi.paper import DATASETS, SEEDS
 from clustpsi.report import style
+from clustpsi.report.look import GREY, MEASURE_LOOKS
 from clustpsi.report.tables import SCORES, Level, check_comparable, having, level_order, method_order, method_title
 from clustpsi.runs.config import Config
 from clustpsi.runs.frame import SETTINGS, dataset_name, read_runs, select
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 SYMBOLS = {"dirichlet": r"$\alpha$", "similarity": r"$S$"}
 TITLES = {"dirichlet": "Dirichlet", "similarity": "Similarity", "iid": "IID", "natural": "natural clients"}
-CENTRALIZED: dict[str, Any] = {"color": style.GREY, "linestyle": (0, (6, 2)), "zorder": 1}
+CENTRALIZED: dict[str, Any] = {"color": GREY, "linestyle": (0, (6, 2)), "zorder": 1}
 MOST_NAMES = 30  # of classes beside a panel
 
 
@@ -145,7 +147,7 @@ def _skew(protocol: str) -> Callable[[Request], Drawing]:
     def draw(request: Request) -> Drawing:
         dataset = request.load()
         sizes = np.bincount(dataset.labels, minlength=dataset.num_classes).tolist()
-        levels = sorted(request.levels(protocol, LEVELS[protocol]))
+        levels = sorted(request.levels(protocol, STUDY_LEVELS[protocol]))
         clients = request.num_clients or (100,)
         rows: list[dict[str, Any]] = []
         notes: list[str] = []
@@ -325,7 +327,7 @@ def _partition(request: Request) -> Drawing:
     for i, (protocol, level, federation) in enumerate(shown):
         sizes, axes = panels[i], panels[len(shown) + i]
         counts = federation.label_counts
-        sizes.bar(range(len(counts)), counts.sum(axis=1), width=0.8, color=style.GREY)
+        sizes.bar(range(len(counts)), counts.sum(axis=1), width=0.8, color=GREY)
         sizes.set_xlim(-0.5, len(counts) - 0.5)
         sizes.set_title(f"{_title(dataset.name)}, {_level_title((protocol, level))}")
         shares = (counts / counts.sum(axis=1, keepdims=True)).T
@@ -561,7 +563,8 @@ def _bars(axes: "Axes", data: pd.DataFrame, column: str, mark: str | None = None
     models, measures = data["model"].unique(), data["measure"].unique()
     width = 0.8 / len(measures)
     for i, measure in enumerate(measures):
-        title, colour, _, _, hatch = style.MEASURES[measure]
+        title, own = MEASURE_LOOKS[measure]
+        colour, hatch = own.colour, style.MEASURE_LINES[measure][1]
         rows = data[data["measure"] == measure]
         x = np.arange(len(models)) + (i - (len(measures) - 1) / 2) * width
         face = colour if measure == "wpsi" else "white"
@@ -569,7 +572,7 @@ def _bars(axes: "Axes", data: pd.DataFrame, column: str, mark: str | None = None
         axes.bar(x, rows[column].clip(lower=0), width * 0.9, label=title, **look)
         if mark is not None:
             label = "model's own" if measure == measures[-1] else None
-            axes.plot(x, rows[mark], "o", color=style.GREY, markeredgecolor="white", markersize=5, label=label)
+            axes.plot(x, rows[mark], "o", color=GREY, markeredgecolor="white", markersize=5, label=label)
     axes.set_xticks(range(len(models)), [titles[model] for model in models])
     axes.grid(visible=False, axis="x")
 
@@ -614,7 +617,7 @@ def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _method_look(spec: str) -> dict[str, Any]:
-    return {"label": style.plain(method_title(spec), most=60), **style.method_style(spec)}
+    return {"label": style.plain(method_title(spec), most=60), **style.method_style(short_spec(spec))}
 
 
 def _panels(

@@ -72,6 +72,14 @@ def paired_t_test(differences: ArrayLike) -> float:
     return float(stats.ttest_1samp(values, 0.0).pvalue)
 
 
+def reference_among(runs: pd.DataFrame, reference: str) -> str:
+    """The specification of the method that others are compared with; it must be among the runs."""
+    spec, methods = method_spec(make_method(reference)), set(runs["method"])
+    if spec not in methods:
+        raise unknown_name("method among the runs", spec, methods)
+    return spec
+
+
 def difference_tables(
     runs: pd.DataFrame, reference: str, score: str = "global_accuracy", *, num_clients: int | None = None
 ) -> tuple[Sheet, Sheet]:
@@ -90,9 +98,7 @@ def difference_tables(
     """
     chosen, notes = having(comparable(runs, num_clients), score)
     chosen = with_server_rows(chosen[~is_central(chosen["method"])], score)
-    reference = method_spec(make_method(reference))
-    if reference not in set(chosen["method"]):
-        raise unknown_name("method among the runs", reference, set(chosen["method"]))
+    reference = reference_among(chosen, reference)
     column = f"last_{score}"
     keys = ["dataset", "level", "seed"]
     ours = chosen.loc[chosen["method"] == reference, [*keys, column]]
@@ -132,7 +138,7 @@ def _identical(chosen: pd.DataFrame, reference: str) -> dict[tuple[str, str], st
 
 
 def _by_cell(pairs: pd.DataFrame, same_as: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    """A row for each data set, method and level."""
+    """One row per data set, method and level."""
     rows = []
     for names, group in pairs.groupby(["dataset", "method", "level"], sort=False):
         dataset, method, level = cast("tuple[str, str, Level]", names)
@@ -153,7 +159,7 @@ def _by_cell(pairs: pd.DataFrame, same_as: Mapping[tuple[str, str], str]) -> pd.
 
 
 def _overall(pairs: pd.DataFrame, same_as: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    """A row for each data set and method: a pair is a seed with its mean over cells, if it has all of them."""
+    """One row per data set and method: a pair is a seed that has all cells, with its mean over them."""
     rows = []
     for names, group in pairs.groupby(["dataset", "method"], sort=False):
         dataset, method = cast("tuple[str, str]", names)

@@ -1,7 +1,4 @@
-"""How figures look: for print at a journal's column widths, and readable without colour vision.
-
-Colours are Okabe and Ito's. No two methods differ by colour alone: each has a marker and a line style of its own.
-"""
+"""How Matplotlib draws figures: for print at a journal's column widths, with the looks of :mod:`.look`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import write_atomically
-from clustpsi.paper import METHODS
 from clustpsi.printing import printable
+from clustpsi.report import look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,20 +16,17 @@ if TYPE_CHECKING:
 FORMATS = (".pdf", ".svg", ".png")
 ONE_COLUMN, TWO_COLUMNS = 3.5, 7.16  # inches
 
-BLACK, GREY = "#000000", "#7f7f7f"
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7f7f7f")
-MARKERS = "sD^vP*X<>pd"  # told apart at four points; Clust-PSI-PFL and WPSI have the circle
-HOLLOW = "<>spd^v"
 DASHES: Any = (0, (4, 1.5))
 DOTS: Any = (0, (1, 1.2))
+LINES: dict[str, Any] = {"solid": "-", "dashes": DASHES, "dots": DOTS, "dash-dots": (0, (5, 1, 1, 1))}
 
-#: Measures of skew: title, colour, marker, line style, hatch.
-MEASURES = {
-    "wpsi": ("WPSI", BLACK, "o", "-", ""),
-    "hellinger": ("HD", "#0072B2", "s", DASHES, "////"),
-    "jensen_shannon": ("JSD", "#E69F00", "^", (0, (5, 1, 1, 1)), "...."),
-    "earth_mover": ("EMD", "#CC79A7", "D", DOTS, "xxxx"),
-    "label_earth_mover": ("label EMD", "#009E73", "v", (0, (2, 2)), "\\\\\\\\"),
+#: Of measures of skew, beside their colour and marker: line style, hatch.
+MEASURE_LINES: dict[str, tuple[Any, str]] = {
+    "wpsi": ("-", ""),
+    "hellinger": (DASHES, "////"),
+    "jensen_shannon": ((0, (5, 1, 1, 1)), "...."),
+    "earth_mover": (DOTS, "xxxx"),
+    "label_earth_mover": ((0, (2, 2)), "\\\\\\\\"),
 }
 
 _RC: dict[Any, Any] = {
@@ -77,41 +71,27 @@ def publication_style() -> Iterator[None]:
 
 
 def method_style(name: str) -> dict[str, Any]:
-    """How a method is drawn; the paper's own in black and thicker, the same method always alike.
-
-    As there are more methods than colours, half of them are dashed with hollow markers. A variant of a method has its
-    colour; variants, and methods from elsewhere, are dotted, which no other is.
+    """How a method is drawn, see :func:`.look.method_look`.
 
     >>> method_style("clust_psi_pfl")["color"], method_style("fedavg")["marker"]
     ('#000000', 'D')
     """
-    if name == "clust_psi_pfl":
-        return {"color": BLACK, "marker": "o", "linestyle": "-", "linewidth": 1.8, "zorder": 3}
-    known = [method for method in (*METHODS, "local", "prior_pfl") if method != "clust_psi_pfl"]
-    if name in known:
-        half, place = divmod(known.index(name), len(PALETTE))
-        look = {"color": PALETTE[place], "zorder": 2}
-        if half == 0:
-            return look | {"marker": MARKERS[place], "linestyle": "-"}
-        return look | {"marker": HOLLOW[place], "markerfacecolor": "white", "linestyle": DASHES}
-    place, varied = sum(name.encode()), name.partition(":")[0]
-    colour = PALETTE[place % len(PALETTE)] if varied == name else method_style(varied)["color"]
-    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": DOTS, "zorder": 2}
+    own = look.method_look(name)
+    drawn = {"color": own.colour, "marker": own.marker, "linestyle": LINES[own.line], "zorder": 2}
+    if own.strong:
+        drawn |= {"linewidth": 1.8, "zorder": 3}
+    return drawn | ({"markerfacecolor": "white"} if own.hollow else {})
 
 
 def series_style(place: int) -> dict[str, Any]:
     """How the line at a place among those of one figure is drawn, where lines are levels or numbers of clients."""
-    colours, lines = (BLACK, *PALETTE), ("-", DASHES, DOTS)
-    return {
-        "color": colours[place % len(colours)],
-        "marker": MARKERS[place % len(MARKERS)],
-        "linestyle": lines[place % len(lines)],
-    }
+    own = look.series_look(place)
+    return {"color": own.colour, "marker": own.marker, "linestyle": LINES[own.line]}
 
 
 def measure_style(name: str) -> dict[str, Any]:
-    title, colour, marker, line, _ = MEASURES[name]
-    return {"label": title, "color": colour, "marker": marker, "linestyle": line}
+    title, own = look.MEASURE_LOOKS[name]
+    return {"label": title, "color": own.colour, "marker": own.marker, "linestyle": MEASURE_LINES[name][0]}
 
 
 def plain(text: str, most: int = 30) -> str:

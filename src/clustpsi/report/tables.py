@@ -9,7 +9,7 @@ import pandas as pd
 
 from clustpsi import paper
 from clustpsi.errors import ClustPSIError, unknown_name
-from clustpsi.methods import make_method
+from clustpsi.methods import make_method, short_spec
 from clustpsi.printing import counted
 from clustpsi.report.sheet import Entry, Line, Sheet
 from clustpsi.runs.config import Config
@@ -49,7 +49,7 @@ SCORES = {
 
 
 def check_comparable(runs: pd.DataFrame, which: str) -> None:
-    """Refuse runs that may not stand side by side; ``which`` is what they are called in the sentence."""
+    """Raise if runs cannot be compared; the message calls them ``which``."""
     for setting in SHARED:
         values = runs[setting].drop_duplicates()
         if len(values) > 1:
@@ -60,7 +60,7 @@ def check_comparable(runs: pd.DataFrame, which: str) -> None:
 
 
 def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFrame:
-    """The finished runs that may stand side by side, with columns ``method`` (its row) and ``level`` (its column).
+    """The finished runs that can be compared, with columns ``method`` (the row) and ``level`` (the column).
 
     Parameters
     ----------
@@ -131,17 +131,17 @@ def left_out_notes(runs: pd.DataFrame) -> list[str]:
 
 
 def method_title(method: str) -> str:
-    """What a row is called: the method's title and those of its parameters that differ from the defaults.
+    """What a row is called: the method's title, its preset and those of its parameters that differ from the defaults.
 
     >>> method_title("clust_psi_pfl:psi_features=signed")
     'Clust-PSI-PFL (psi_features=signed)'
     """
     spec = method.removesuffix(SERVER)
-    _, _, parameters = spec.partition(":")
     try:
         title = make_method(spec).title
     except ClustPSIError:  # of a package that is not installed here
         return method
+    _, _, parameters = short_spec(spec).partition(":")
     return title + (f" ({parameters.replace(':', ', ')})" if parameters else "") + method.removeprefix(spec)
 
 
@@ -311,7 +311,7 @@ def _cells(
 
 
 def _deviation(values: "pd.Series[float]") -> float:
-    """Over seeds: a single one says nothing about it."""
+    """Standard deviation over seeds; NaN for a single seed."""
     return float(values.std(ddof=0)) if len(values) > 1 else np.nan
 
 

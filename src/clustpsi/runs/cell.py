@@ -2,27 +2,42 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clustpsi.datasets.base import Dataset
+from clustpsi.datasets.labels import Parts
 from clustpsi.datasets.word_vectors import WordVectors, read_word_vectors
-from clustpsi.engine import Simulator, network_for
+from clustpsi.engine import Simulator
+from clustpsi.engine.architecture import Architecture
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import Fitted
 from clustpsi.features.text import FIRST_WORD, FittedText
 from clustpsi.federation import Federation, build_federation
 from clustpsi.methods.base import Setting
-from clustpsi.models import build_model
-from clustpsi.orders import Server
-from clustpsi.runs.config import Config
+from clustpsi.orders import Deployment, Server
+from clustpsi.runs.config import Config, column_names
+from clustpsi.runs.going_on import going_on, saved_architecture, used_before
+from clustpsi.runs.private import as_told
 from clustpsi.runs.sources import Sources, content, with_content
+from clustpsi.saved.file import load_model
+
+
+@dataclass(frozen=True)
+class OwnArchitecture:
+    """A model that only the clients know: its name and its size."""
+
+    model: str
+    num_parameters: int
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A server of orders and its model.
+    """A server of orders, and what its models are and take.
 
     Attributes
     ----------
@@ -30,15 +45,38 @@ class Cell:
         A simulated federation, or a real one.
     content
         Hash of the data that it serves with.
-    model, num_parameters, model_reason
-        What is trained, how large it is, and why it was chosen.
+    fitted
+        Features, fitted on all clients' training rows; None for clients with a model of their own.
+    parts
+        Columns of the data that are no features.
+    architecture, model_reason
+        What is trained, and why it was chosen.
+    before
+        What each client used before, where training goes on from a saved model.
     """
 
     server: Server
     content: str
-    model: str
-    num_parameters: int
+    fitted: Fitted[Any] | None
+    parts: Parts
+    architecture: Architecture | OwnArchitecture
     model_reason: str
+    before: Deployment | None = None
+
+    @property
+    def model(self) -> str:
+        return self.architecture.model
+
+    @property
+    def num_parameters(self) -> int:
+        own = self.architecture
+        return own.num_parameters if isinstance(own, OwnArchitecture) else own.network.num_parameters
+
+    @property
+    def head(self) -> NDArray[np.bool_] | None:
+        """Which parameters are those of the model's last layer; None for clients with a model of their own."""
+        own = self.architecture
+        return None if isinstance(own, OwnArchitecture) else own.network.head
 
     def identified(self, config: Config) -> Config:
         """A run on this cell, together with the content of its data."""
@@ -47,7 +85,7 @@ class Cell:
     def setting(self, config: Config) -> Setting:
         """What a method knows before it asks the clients anything."""
         clients = self.server.clients
-        return Setting(
+        setting = Setting(
             clients=np.arange(len(clients.names)),
             sizes=clients.sizes,
             num_classes=clients.num_classes,
@@ -56,7 +94,13 @@ class Cell:
             local_epochs=config.local_epochs,
             initial=self.server.initial,
             seed=config.seed,
+            before=self.before,
+            head=self.head,
         )
+        if self.before is None:
+            return setting
+        general = setting.common_start
+        return replace(setting, initial=lambda index: self.server.initial(index) if index else general)
 
 
 class Cells:
@@ -116,19 +160,21 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
     """Set the simulator up for a federation that is there already."""
     if config.validation:
         federation = federation.for_validation(config.seed)
+    dataset, saved = federation.dataset, None if config.start_from is None else load_model(config.start_from)
+    if saved is not None:
+        federation = going_on(federation, saved)
     if federation.num_clients < 2:
         raise ClustPSIError("a federation needs at least two clients, and this one has a single one")
     if np.count_nonzero(federation.label_counts.sum(axis=0)) < 2:
         raise ClustPSIError(
             "all training samples have the same label: there is nothing to learn; at least two classes are needed"
         )
-    model = config.model or federation.dataset.model
-    vectors = None if config.word_vectors is None else _word_vectors(federation, config.word_vectors)
-    features = federation.features
-    network = network_for(build_model(model, federation.num_classes, vectors), features.shape[1:], features.dtype)
+    federation, told = as_told(federation, config.dp_epsilon, config.min_count, config.seed)
+    architecture = _architecture(federation, config) if saved is None else saved_architecture(saved, config)
     simulator = Simulator(
         federation,
-        network,
+        architecture.network,
+        told=told,
         optimizer=config.optimizer,
         lr=config.lr,
         batch_size=min(config.batch_size, len(federation.train_rows)),  # more would only take memory
@@ -138,16 +184,35 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
     )
     return Cell(
         simulator,
-        content(config, federation.dataset),
-        model,
-        network.num_parameters,
-        _reason(federation, model, vectors),
+        content(config, dataset),
+        federation.fitted,
+        _parts(federation, config),
+        architecture,
+        _reason(federation, architecture) if saved is None else "as in the saved model that it starts from",
+        None if saved is None else used_before(saved, federation, config, dataset.content),
     )
 
 
-def _reason(federation: Federation, model: str, vectors: WordVectors | None) -> str:
+def _architecture(federation: Federation, config: Config) -> Architecture:
+    """The network that suits the data, or the one that is asked for."""
+    model = config.model or federation.dataset.model
+    vectors = None if config.word_vectors is None else _word_vectors(federation, config.word_vectors)
+    features = federation.features
+    return Architecture(model, federation.num_classes, features.shape[1:], features.dtype.name, vectors)
+
+
+def _parts(federation: Federation, config: Config) -> Parts:
+    """The columns that are no features, as the table was read, or as the arrays of a file were named."""
+    columns = federation.dataset.columns
+    if not columns:
+        return Parts(config.label, config.client, column_names(config.text))
+    named = {kind: tuple(each.name for each in columns if each.kind == kind) for kind in ("label", "client", "text")}
+    return Parts(next(iter(named["label"]), None), next(iter(named["client"]), None), named["text"])
+
+
+def _reason(federation: Federation, architecture: Architecture) -> str:
     """Why this model."""
-    chosen = model == federation.dataset.model
+    chosen, vectors = architecture.model == federation.dataset.model, architecture.vectors
     reason = federation.dataset.model_reason if chosen else "as asked for with --model"
     if vectors is None:
         return reason

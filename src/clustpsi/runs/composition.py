@@ -11,9 +11,9 @@ COLUMNS = ("singletons", "majorities", "constant_federation", "constant_cluster"
 
 
 def composition(folder: RunFolder) -> dict[str, Any]:
-    """Of one finished run: the columns :data:`COLUMNS`, those about clusters only if there are any.
+    """The columns :data:`COLUMNS` of one finished run; those about clusters only if it has clusters.
 
-    ``majorities`` counts the clusters in which each class prevails, class after class: "2 1 0".  Runs that were made
+    ``majorities`` counts, class by class, the clusters in which this class is the most frequent: "2 1 0".  Runs made
     before test labels were recorded have no constants.
     """
     clients, cluster_of = folder.clients(), folder.clusters()

@@ -4,7 +4,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,27 @@ from clustpsi.datasets.files import is_file_name, user_path
 from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.limits import LARGEST
-from clustpsi.methods import make_method, method_spec
+from clustpsi.methods import make_method, method_spec, recorded_method, short_spec
 from clustpsi.methods.base import check_option, option
 from clustpsi.partition import DEFAULT_CLIENTS, DEFAULT_LEVELS
+from clustpsi.saved import NAME as MODEL
 
-# Options that came later: where they have their defaults, runs are written as before there were any, and keep their
-# names.
-LATER_OPTIONS = ("word_vectors", "content", "drop", "drop_unlabelled", "min_class", "sep", "no_header")
+# Options that were added later.  A run that leaves them at their defaults is written as before, and keeps its name.
+LATER_OPTIONS = (
+    *("word_vectors", "content", "drop", "drop_unlabelled", "min_class", "sep", "no_header"),
+    *("start_from", "dp_epsilon", "min_count", "eval_clients"),
+)
+
+# By default no more clients than this are scored: the standard error of a mean over them is half a percent at most, and
+# the files of a run stay small.
+SCORED_CLIENTS = 10_000
 
 # Characters of a run's folder name, and of the data set's part in it: file systems allow 255 bytes.
 LONGEST_NAME, LONGEST_DATASET = 200, 64
 
-# Of run folders: raised when a run of an older version can no longer be continued.  Format 1 did not name its data.
+# Format of run folders: raised when runs of an older version cannot be continued.  Format 1 did not identify its data.
 FORMAT = 2
-# Formats whose finished runs still can be read: tables and figures mix them only where they may be compared.
+# Formats whose finished runs can still be read.  Tables and figures mix them only where they can be compared.
 READABLE = (1, FORMAT)
 
 
@@ -34,7 +42,7 @@ READABLE = (1, FORMAT)
 class Config:
     """One run.  The fields are the command line's options, with the paper's names and values where it has them.
 
-    Nobody chooses ``content``: it is the hash of the data, which :func:`clustpsi.runs.sources.identified` fills in.
+    ``content`` is not an option: it is the hash of the data, which :func:`clustpsi.runs.sources.identified` fills in.
     """
 
     dataset: str = option("digits", "name of a data set, or a file: a table (CSV, Parquet, ...) or arrays (NPZ)")
@@ -42,14 +50,14 @@ class Config:
     client: str | None = option(
         None, "column that names the client of each row, for a file: implies --partitioner natural"
     )
-    text: str | None = option(None, "columns of running text, comma-separated, for a file")
+    text: str | None = option(None, "columns of free text, comma-separated, for a file")
     drop: str | None = option(None, "columns not to use, comma-separated, for a file")
     drop_unlabelled: bool = option(False, "omit rows without a label, for a file")
     min_class: int | None = option(
         None, "merge classes with fewer samples than this into one, called other, for a file", least=2
     )
     sep: str | None = option(
-        None, "what separates the cells of a CSV file: a character, tab or space (default: it is found out)"
+        None, "what separates the cells of a CSV file: a character, tab or space (default: detected)"
     )
     no_header: bool = option(False, "the first line of a CSV file is data: its columns are called 0, 1, 2, ...")
     partitioner: str | None = option(
@@ -59,36 +67,57 @@ class Config:
     )
     non_iid_param: float | None = option(
         None,
-        "alpha of the Dirichlet partition (above 0; default 0.1, or more where the data has no such partition), S of "
+        "alpha of the Dirichlet partition (above 0; default 0.1, or more if the data has no such partition), S of "
         "the Similarity partition (0 to 1; default 0.03)",
         most=1e6,
     )
     num_clients: int | None = option(
         None,
-        f"K, the number of clients (default: {DEFAULT_CLIENTS}, or fewer where the data has no such partition; natural "
-        "clients: all there are)",
+        f"K, the number of clients (default: {DEFAULT_CLIENTS}, or fewer if the data has no such partition; natural "
+        "clients: all of them)",
         least=2,
         most=10_000_000,
     )
     split: str = option(
         "auto",
-        "where clients' test data comes from",
-        choices=("auto", "client_80_20", "official_matched", "merge_80_20"),
+        "where clients' test data comes from (none: all rows train, for FederatedClassifier)",
+        choices=("auto", "client_80_20", "official_matched", "merge_80_20", "none"),
     )
     validation: bool = option(False, "score on a fifth of the clients' training data instead of their test data")
     model: str | None = option(None, "name of the model (default: the data set's own)")
     word_vectors: str | None = option(
         None, "file of word vectors (GloVe's text format) for models of text; they are not trained"
     )
+    start_from: str | None = option(
+        None,
+        f"saved model ({MODEL}, or the folder of a run that has one) whose models are trained further: it decides "
+        "features, classes and network",
+    )
     agg_method: str = option("fedavg", "the method, as name:parameter=value:...")
     comm_rounds: int = option(40, "T, communication rounds", least=1, most=1_000_000)
     local_epochs: int = option(5, "E, epochs of local training in a round", least=1, most=1_000_000)
     fraction: float = option(0.5, "q, share of the clients that a round trains", above=0, most=1)
-    optimizer: str = option("adam", "of local training", choices=("adam", "sgd"))
+    optimizer: str = option("adam", "optimizer of local training", choices=("adam", "sgd"))
     lr: float = option(0.001, "learning rate of local training", above=0)
-    batch_size: int = option(32, "of local training", least=1, most=LARGEST)
-    eval_every: int = option(1, "rounds between evaluations; the last round always is one", least=1, most=1_000_000)
-    seed: int = option(42, "of partition, split, initial model, sampling and batches", least=0, most=LARGEST)
+    batch_size: int = option(32, "batch size of local training", least=1, most=LARGEST)
+    eval_every: int = option(
+        1, "rounds between evaluations; the last round is always evaluated", least=1, most=1_000_000
+    )
+    dp_epsilon: float | None = option(
+        None,
+        "privacy budget of every client's label counts and summaries: noise is added to them (default: none)",
+        above=0,
+    )
+    min_count: int | None = option(
+        None, "clients keep counts below this to themselves: 0 is told instead (default: all are told)", least=2
+    )
+    eval_clients: int | None = option(
+        None,
+        f"score this many clients, drawn by the seed (default: all, or {SCORED_CLIENTS:,} where there are more)",
+        least=1,
+        most=10_000_000,
+    )
+    seed: int = option(42, "seed of partition, split, initial model, sampling and batches", least=0, most=LARGEST)
     content: str | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -125,6 +154,7 @@ class Config:
             self,
             dataset=canonical_path(self.dataset) if is_file_name(self.dataset) else self.dataset,
             word_vectors=None if self.word_vectors is None else canonical_path(self.word_vectors),
+            start_from=None if self.start_from is None else _model_path(self.start_from),
             agg_method=method_spec(make_method(self.agg_method)),
             drop=None if self.drop is None else ",".join(sorted(set(column_names(self.drop)))),
             sep=None if self.sep is None else separator(self.sep),
@@ -151,12 +181,12 @@ class Config:
 
     @property
     def cell(self) -> dict[str, Any]:
-        """What all methods compared with each other share."""
+        """The settings that all methods of a comparison share."""
         return {key: value for key, value in asdict(self).items() if key != "agg_method"}
 
     @property
     def folder_name(self) -> str:
-        """Readable, unique name of this run's folder; long names are shortened, which the hash at its end makes up."""
+        """Readable, unique name of this run's folder; long names are cut, and the hash at the end keeps them unique."""
         level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
         where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST_DATASET]
         how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
@@ -172,12 +202,13 @@ class Config:
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def as_dict(self) -> dict[str, Any]:
-        """What identifies the run, as its folder keeps it: files by their names, because ``content`` says the rest."""
+        """What identifies the run in its folder.  Files are given by name, because ``content`` identifies the data."""
         values = asdict(self)
         if is_file_name(self.dataset):
             values["dataset"] = Path(self.dataset).name
-        if self.word_vectors is not None:
-            values["word_vectors"] = Path(self.word_vectors).name
+        for key in ("word_vectors", "start_from"):
+            if values[key] is not None:
+                values[key] = Path(values[key]).name
         unused = [name for name in LATER_OPTIONS if values[name] == self.__dataclass_fields__[name].default]
         return {"format": FORMAT, **{key: value for key, value in values.items() if key not in unused}}
 
@@ -192,12 +223,37 @@ class Config:
         for key in values:
             if key not in known | {"format"}:
                 raise unknown_name("setting", key, known)
-        return cls(**{key: value for key, value in values.items() if key in known})
+        given = {key: value for key, value in values.items() if key in known}
+        return cls(**given | {"agg_method": recorded_method(given.get("agg_method", cls.agg_method))})
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
     """Names of columns, from a text with commas between them."""
     return () if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def _model_path(name: str) -> str:
+    """The file of a saved model, which may be named by its run's folder."""
+    path = Path(canonical_path(name))
+    return str(path / MODEL if path.is_dir() else path)
+
+
+def run_command(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> str:
+    """The command line of runs that differ in nothing but method and seed.
+
+    >>> run_command(Config(partitioner="iid", num_clients=5).checked(), ["fedavg", "local"], [42])
+    'clustpsi run --dataset digits --partitioner iid --num-clients 5 --agg-method fedavg,local --seeds-list 42'
+    """
+    words = ["clustpsi", "run"]
+    for each in fields(Config):
+        value = getattr(config, each.name)
+        if each.name in ("agg_method", "seed", "content") or (value == each.default and each.name != "dataset"):
+            continue
+        flag = f"--{each.name.replace('_', '-')}"
+        written = f"{value:.15g}" if isinstance(value, float) else str(value)
+        words += [flag] if value is True else [flag, written]
+    words += ["--agg-method", ",".join(map(short_spec, methods)), "--seeds-list", ",".join(map(str, seeds))]
+    return shlex.join(words)
 
 
 def canonical_path(name: str) -> str:

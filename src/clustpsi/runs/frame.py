@@ -1,7 +1,7 @@
 """Runs as one table: one row for each run, from a store or from its compact form, a CSV file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pandas as pd
 from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
 from clustpsi.exact import read_exact_csv
+from clustpsi.methods import MethodSpec, make_method, method_spec, method_types, recorded_method
 from clustpsi.runs import infeasible
 from clustpsi.runs.composition import COLUMNS as COMPOSITION
 from clustpsi.runs.composition import composition
@@ -31,7 +32,7 @@ def read_runs(source: Path) -> tuple[pd.DataFrame, list[str]]:
         the scores of the last and of the best round; ``skew_...``; what was sent; what is in the clusters;
         ``seconds``; ``folder``, the folder of a finished run, which runs from a CSV do not have.
     problems
-        A sentence for each folder that was left out because it is damaged or of a different version.
+        One sentence per folder that was left out because it is damaged or of a different version.
     """
     if source.is_dir():
         rows, problems = _read_store(Store(source))
@@ -45,8 +46,15 @@ def read_runs(source: Path) -> tuple[pd.DataFrame, list[str]]:
     return _typed(pd.DataFrame(rows)), problems
 
 
+def read_folders(folders: Iterable[RunFolder]) -> pd.DataFrame:
+    """The finished runs in these folders, as :func:`read_runs` gives them."""
+    return _typed(
+        pd.DataFrame([{**run_row(folder.config(), folder), "folder": str(folder.path)} for folder in folders])
+    )
+
+
 def write_runs(runs: pd.DataFrame) -> str:
-    """The compact form of a store: CSV text in which floats keep every digit; folders are not part of it."""
+    """The compact form of a store: CSV text in which floats keep every digit, without the folders."""
     text: str = runs.drop(columns="folder").to_csv(index=False, lineterminator="\n")
     return text
 
@@ -102,11 +110,12 @@ def _read_csv(path: Path) -> pd.DataFrame:
             f"{path} was written by a different version of clustpsi: this one reads runs of format "
             f"{' and '.join(map(str, READABLE))}"
         )
+    runs["agg_method"] = runs["agg_method"].map(recorded_method, na_action="ignore")
     return _typed(runs)
 
 
 def _typed(runs: pd.DataFrame) -> pd.DataFrame:
-    """The same columns in the same order with the same types, wherever the runs come from."""
+    """Give all runs the same columns in the same order with the same types."""
     columns = ["format", "status", *SETTINGS]
     rest = [column for column in map(str, runs) if column not in columns and column not in ("reason", "folder")]
     order = ("last_", "best_", "skew_", *TOTALS, *COMPOSITION, "seconds")
@@ -133,10 +142,10 @@ def parse_filters(texts: list[str]) -> dict[str, str]:
 def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
     """The runs with these settings; a filter may name several values with commas between them, "none" for no value.
 
-    Infeasible partitions have no setting of training, and stay whatever such a filter says.
+    Infeasible partitions have no settings of training, so filters on these keep them.
     """
     for key, text in filters.items():
-        wanted = {_canonical(dataset_name(each.strip()) if key == "dataset" else each) for each in text.split(",")}
+        wanted = {_canonical(_named(key, each.strip())) for each in text.split(",")}
         given = runs[key].map(lambda value: _canonical("none" if pd.isna(value) else str(value)))
         kept = given.map(wanted.__contains__)  # not isin, which fails at names that are not UTF-8
         if key not in infeasible.SETTINGS:
@@ -147,8 +156,16 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
     return runs
 
 
+def _named(setting: str, text: str) -> str:
+    """A value to look for as runs have it: files by their names, methods by all that their records say."""
+    if setting == "dataset":
+        return dataset_name(text)
+    known = setting == "agg_method" and MethodSpec.parse(text).name in method_types()
+    return method_spec(make_method(text)) if known else text
+
+
 def dataset_name(dataset: str) -> str:
-    """What runs on a data set call it: files by their names.
+    """The name of a data set in its runs: for a file, the file's name.
 
     >>> dataset_name("digits"), dataset_name("data/birds.csv")
     ('digits', 'birds.csv')

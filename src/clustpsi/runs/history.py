@@ -14,16 +14,16 @@ SERVER_SCORES = ("server_accuracy", "server_ad", "server_sdad")
 COSTS = ("participants", "left_out", "bytes_up", "bytes_down", "tau")
 COLUMNS = ("round", *SCORES, *SERVER_SCORES, *COSTS)
 
-# A run's score is that of its last round; it is unstable if global accuracy has moved by more than this, away from it,
-# in the last few evaluated rounds.
+# A run's score is that of its last round.  It is unstable if global accuracy differed from it by more than this in the
+# last few evaluated rounds.
 STABLE = 0.05
 LAST_FEW = 5
 
 
 class History:
-    """Every round's costs and every evaluated round's scores; plain arrays inside, so that a checkpoint can hold it.
+    """Costs of every round and scores of every evaluated round; plain arrays, so that a checkpoint can hold them.
 
-    Round 0 is the set-up: what it sends (label counts, for instance) is a cost too, and its scores are those of the
+    Round 0 is the set-up.  What it sends (label counts, for instance) is a cost too.  Its scores are those of the
     initial model.
     """
 
@@ -74,7 +74,7 @@ class History:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, NDArray[Any]]) -> "History":
-        """The history that :meth:`pack` made the arrays of."""
+        """The history from the arrays that :meth:`pack` made."""
         if tuple(packed["history/columns"].tolist()) != COLUMNS:
             raise ValueError("its rounds have other columns")
         history = cls()
@@ -104,7 +104,7 @@ class History:
         return {key: column[kept] for key, column in rounds.items()}
 
     def local(self, client_names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """A row for every client and evaluated round."""
+        """One row per scored client and evaluated round."""
         return {
             "round": np.repeat(np.array(self._evaluated), len(client_names)),
             "client": np.tile(np.array(client_names, dtype=object), len(self._evaluated)),
@@ -113,7 +113,7 @@ class History:
         }
 
     def left_out(self, client_names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Clients whose update was not finite, with the round."""
+        """Clients whose update was missing or not finite, with the round."""
         pairs = np.array(self._left_out, np.int64).reshape(-1, 2)
         return {"round": pairs[:, 0], "client": np.array(client_names, dtype=object)[pairs[:, 1]]}
 
@@ -123,19 +123,22 @@ class History:
         return len({client for _, client in self._left_out})
 
     def last_few(self) -> NDArray[np.float64]:
-        """Global accuracy of the last evaluated rounds, without that of the initial model."""
+        """Global accuracy of the last evaluated rounds, without the initial model."""
         evaluated = self.evaluated()
         accuracy: NDArray[np.float64] = evaluated["global_accuracy"][evaluated["round"] > 0][-LAST_FEW:]
         return accuracy
 
-    def notes(self) -> list[str]:
-        """What a reader of the scores should know, a sentence each; mostly nothing."""
+    def notes(self, num_clients: int) -> list[str]:
+        """What a reader of the scores should know, one sentence each; mostly nothing."""
         notes, rounds, accuracy = [], self.rounds(), self.last_few()
+        scored = len(self._accuracy[-1])
+        if scored < num_clients:
+            notes.append(f"scores are those of {scored:,} of the {num_clients:,} clients, drawn by the seed")
         if self._left_out:
             clients = self.num_left_out
             notes.append(
-                f"{len(self._left_out)} of {int(rounds['participants'].sum())} updates were not finite and omitted "
-                f"({clients} {'client' if clients == 1 else 'clients'}, see left_out.csv)"
+                f"{len(self._left_out)} of {int(rounds['participants'].sum())} updates were missing or not finite and "
+                f"omitted ({clients} {'client' if clients == 1 else 'clients'}, see left_out.csv)"
             )
         if max(accuracy.max() - accuracy[-1], accuracy[-1] - accuracy.min()) > STABLE:
             notes.append(

@@ -1,6 +1,6 @@
-"""Partitions that turned out infeasible, remembered in the store so that the long search for them is made once.
+"""Partitions that turned out infeasible.  The store remembers them, so that the long search is made only once.
 
-They are files ``infeasible/<partition>.json`` beside the run folders; without its file a partition is tried again.
+Each is a file ``infeasible/<partition>.json`` beside the run folders.  Without its file a partition is tried again.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Where a run's data comes from, and which data it is: a result belongs to its data, not to the name of a file.
+"""The data of a run, identified by their content: a result belongs to its data, not to the name of a file.
 
 Every way to the same data (any spelling of a path, a data frame, arrays, a named data set in any folder) leads to the
-same hash, and every change of the data to another one.
+same hash.  Every change of the data leads to another hash.
 """
 
 import hashlib
@@ -35,11 +35,11 @@ class Sources:
         return self._dataset
 
     def identify(self, configs: Iterable[Config]) -> tuple[list[Config], dict[Config, str]]:
-        """Runs with the content of their data, and those whose data cannot be had, with the reason."""
+        """Runs with the content of their data; and runs whose data cannot be read, with the reason."""
         contents: dict[Any, str] = {}
         known, unknown = [], {}
         for config in configs:
-            key = (config.dataset, config.word_vectors, *config.reading.values())
+            key = (config.dataset, config.word_vectors, config.start_from, *config.reading.values())
             try:
                 if key not in contents:
                     contents[key] = content(config, self.load(config))
@@ -49,7 +49,7 @@ class Sources:
         return known, unknown
 
     def _stamp(self, config: Config) -> Any:
-        """What changes whenever the data may have changed."""
+        """A value that changes whenever the data may have changed."""
         if is_file_name(config.dataset):
             path = user_path(config.dataset)
             return _file_hash(path) if is_there(path) and path.is_file() else None
@@ -59,7 +59,7 @@ class Sources:
 
 
 def settled(config: Config, dataset: Dataset, seeds: Sequence[int]) -> Config:
-    """A run with a partition that exists for its data and for all seeds, as far as the user has left that open."""
+    """A run with a partition that exists for its data and all seeds; what the user has set stays."""
     partitioner = config.checked().partitioner
     if partitioner in (None, "natural") or None not in (config.non_iid_param, config.num_clients):
         return config
@@ -83,10 +83,9 @@ def with_content(config: Config, found: str) -> Config:
 
 
 def content(config: Config, dataset: Dataset) -> str:
-    """The hash of everything a run reads: its data set and, where it uses them, its word vectors."""
-    if config.word_vectors is None:
-        return dataset.content
-    return f"{dataset.content}-{_file_hash(user_path(config.word_vectors))}"
+    """The hash of everything that a run reads: its data set and, if used, its word vectors and its start."""
+    files = [name for name in (config.word_vectors, config.start_from) if name is not None]
+    return "-".join([dataset.content, *(_file_hash(user_path(name)) for name in files)])
 
 
 def _file_hash(path: Path) -> str:

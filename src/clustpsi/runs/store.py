@@ -3,15 +3,17 @@
 config.json      what was run
 clients.csv      one row per client: samples, PSI, label counts of training and test data
 rounds.csv       one row per round: scores where it was evaluated, participants, bytes
-accuracy.parquet one row per client and evaluated round: local accuracy and loss
+accuracy.parquet one row per scored client and evaluated round: local accuracy and loss
 clusters.csv     for clustering methods: one row per client
 silhouette.csv   for Clust-PSI-PFL: the score of every number of clusters tried
-left_out.csv     clients whose update was not finite, if there were any
+left_out.csv     clients whose update was missing or not finite, if there were any
 timing.json      seconds (the only file that differs between two runs of the same configuration)
 summary.json     the scores of the last and of the best round; it is there if and only if the run has finished
 failed.txt       why the run ended without a result, if it did
 checkpoint.npz   where to continue; removed once the run has finished
-models.npz       the models, if asked for
+newcomers.csv    clients that came after the start: which model they were placed with, and its accuracy
+model.safetensors the saved model, if asked for
+models.npz       instead, where clients have a model of their own: the vectors
 """
 
 import contextlib
@@ -39,8 +41,8 @@ from clustpsi.orders import Deployment, Model
 from clustpsi.runs.config import Config
 from clustpsi.runs.history import COSTS, SCORES, History
 
-# Of the files that a run writes; whatever else lies in its folder is somebody else's.
-SUFFIXES = (".json", ".csv", ".parquet", ".npz", ".txt")
+# Names of the files that a run writes.  Other files in its folder belong to somebody else.
+SUFFIXES = (".json", ".csv", ".parquet", ".npz", ".safetensors", ".txt")
 
 
 class RunLocked(ClustPSIError):
@@ -87,8 +89,8 @@ class RunFolder:
     def clear(self) -> None:
         """Remove what a run has written.
 
-        The summary goes first, so that a half-cleared folder never looks finished, and the configuration last, so that
-        it always looks like a run.
+        The summary is removed first, so that a half-cleared folder never looks finished.  The configuration is removed
+        last, so that the folder always looks like a run.
         """
         files = self.path.iterdir() if self.path.is_dir() else ()
         own = [path for path in files if path.suffix in SUFFIXES and path.is_file()]
@@ -98,15 +100,14 @@ class RunFolder:
 
     @property
     def _lock_file(self) -> Path:
-        """Beside the folder, and it stays: a lock file that goes away can be held by two processes at once."""
+        """The lock file, beside the folder.  It is never removed: two processes could both hold a removed file."""
         return self.path.parent / ".locks" / f"{self.path.name}.lock"
 
     @contextlib.contextmanager
     def locked(self, patience: float = 0.5) -> Iterator[None]:
-        """Hold the run against other processes; a killed process lets go by itself.
+        """Hold the run's lock; the lock of a killed process is released by the system.
 
-        Another process that only looks whether the run is locked holds it for a moment, hence some seconds of
-        ``patience``.
+        Another process that only checks the lock holds it for a moment, so this waits up to ``patience`` seconds.
         """
         lock = filelock.FileLock(self._lock_file)
         with writing(self._lock_file):
@@ -126,7 +127,7 @@ class RunFolder:
 
     @property
     def is_locked(self) -> bool:
-        """Whether a process works on the run at this moment."""
+        """Whether a process is working on the run now."""
         if not self._lock_file.exists():
             return False
         try:
@@ -138,7 +139,7 @@ class RunFolder:
             return False
 
     def _remove_left_overs(self) -> None:
-        """Of a process that was killed while it wrote, or between the summary and the end of its checkpoint."""
+        """Remove what a killed process left: unfinished files, and the checkpoint of a finished run."""
         if self.path.is_dir():
             with writing(self.path):
                 for path in self.path.iterdir():
@@ -146,7 +147,7 @@ class RunFolder:
                         path.unlink()
 
     def _remove_if_empty(self) -> None:
-        """Leave nothing behind where the run failed before it wrote anything."""
+        """Remove the folder if the run failed before it wrote anything."""
         with contextlib.suppress(OSError):  # it is not empty, or not there
             self.path.rmdir()
 
@@ -159,7 +160,7 @@ class RunFolder:
         train: NDArray[np.int64],
         test: NDArray[np.int64],
     ) -> None:
-        """What is known of the clients before training; ``train`` and ``test`` count their samples of each class."""
+        """Write what is known before training; ``train`` and ``test`` count each client's samples of each class."""
         columns: dict[str, Any] = {"client": client_names, "train": train.sum(axis=1), "test": test.sum(axis=1)}
         columns["psi"] = skew.psi(train)
         columns |= {f"count_{name}": train[:, c] for c, name in enumerate(class_names)}
@@ -170,12 +171,13 @@ class RunFolder:
         self,
         history: History,
         client_names: Sequence[str],
+        scored: NDArray[np.int64],
         clusters: NDArray[np.int64] | None,
         own: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """What has been measured so far."""
+        """Write what has been measured so far."""
         write_csv(self / "rounds.csv", history.rounds())
-        local = pa.table(history.local(client_names))
+        local = pa.table(history.local([client_names[client] for client in scored]))
         write_atomically(self / "accuracy.parquet", lambda file: parquet.write_table(local, file))
         if clusters is not None:
             write_csv(self / "clusters.csv", {"client": client_names, "cluster": clusters})
@@ -185,20 +187,22 @@ class RunFolder:
         for name, columns in own.items():
             write_csv(self / f"{name}.csv", columns)
 
-    def write_models(self, deployment: Deployment, client_names: Sequence[str]) -> None:
-        """The final models: one row each in parameters and buffers, and which one each client uses."""
+    def write_newcomers(self, newcomers: Sequence[Mapping[str, Any]]) -> None:
+        """Write how clients fared that came after the start, if any did."""
+        if newcomers:
+            write_csv(self / "newcomers.csv", {key: tuple(row[key] for row in newcomers) for key in newcomers[0]})
+
+    def write_vectors(self, deployment: Deployment, client_names: Sequence[str]) -> None:
+        """Models that only the clients know, as vectors: a row each, and which one each client uses."""
         arrays = {
             "parameters": np.stack([model.parameters for model in deployment.models]),
-            "buffers": np.stack([model.buffers for model in deployment.models]),
             "client": np.array(client_names, dtype=str),
             "model_of_client": deployment.of_client,
         }
-        if deployment.log_prior is not None:
-            arrays["log_prior"] = deployment.log_prior
         save_arrays(self / "models.npz", arrays)
 
     def write_failure(self, reason: str) -> None:
-        """Say why the run has ended without a result."""
+        """Write why the run ended without a result."""
         write_atomically(self / "failed.txt", lambda file: file.write(f"{reason}\n".encode()))
 
     def finish(
@@ -214,15 +218,15 @@ class RunFolder:
         Parameters
         ----------
         history
-            What the run has measured.
+            What the run measured.
         facts
-            What else the summary should say.
+            Other entries of the summary.
         label_counts
             Training samples of each class that every client has.
         constant
-            What constant answers score.
+            Scores of constant answers.
         seconds
-            What the run took, by purpose.
+            Time that the run took, by purpose.
         """
         rounds, evaluated, few = history.rounds(), history.evaluated(), history.last_few()
         best = int(np.argmax(evaluated["global_accuracy"]))  # the first of equals
@@ -243,7 +247,7 @@ class RunFolder:
             "left_out_clients": history.num_left_out,
             "bytes_up": int(rounds["bytes_up"].sum()),
             "bytes_down": int(rounds["bytes_down"].sum()),
-            "notes": history.notes(),
+            "notes": history.notes(len(label_counts)),
         }
         parts = {purpose: spent for purpose, spent in seconds.items() if purpose != "compilation"}
         timing = {"seconds": sum(parts.values()), "by_purpose": parts, "compilation": seconds.get("compilation", 0.0)}
@@ -283,16 +287,22 @@ class RunFolder:
         return self._read_csv("rounds.csv")
 
     def clients(self) -> pd.DataFrame:
-        return self._read_csv("clients.csv")
+        return self._read_csv("clients.csv", dtype={"client": str}, keep_default_na=False)  # NA and 007 are names
+
+    def newcomers(self) -> list[dict[str, Any]]:
+        """Clients that came after the start, a row for each evaluation."""
+        exists = (self / "newcomers.csv").exists()
+        records = self._read_csv("newcomers.csv").to_dict("records") if exists else []
+        return [{str(key): value for key, value in record.items()} for record in records]
 
     def clusters(self) -> NDArray[np.int64] | None:
         """The cluster of each client, if the method has clusters."""
         exists = (self / "clusters.csv").exists()
         return self._read_csv("clusters.csv")["cluster"].to_numpy(np.int64) if exists else None
 
-    def _read_csv(self, name: str) -> pd.DataFrame:
+    def _read_csv(self, name: str, **options: Any) -> pd.DataFrame:
         try:
-            return read_exact_csv(self / name)
+            return read_exact_csv(self / name, **options)
         except (OSError, ValueError) as error:
             raise ClustPSIError(f"{self.path} is damaged: its {name} cannot be read ({error})") from None
 
@@ -348,7 +358,7 @@ def pack_state(state: State, prefix: str = "state") -> dict[str, NDArray[Any]]:
 
 
 def unpack_state(packed: Mapping[str, NDArray[Any]], prefix: str = "state") -> State:
-    """The state that :func:`pack_state` made the arrays of."""
+    """The state from the arrays that :func:`pack_state` made."""
     num_models, num_parts = packed[f"{prefix}/size"]
     models: tuple[Model, ...] = ()
     if num_models:

@@ -1,0 +1,162 @@
+"""The data that the page can show: the named data sets of this machine, and tables that were dropped on the page.
+
+A table is kept in the explorer's folder under a hash of its content, and nothing else is ever opened by a name that
+comes from a browser.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.datasets import DATASETS, Dataset, data_folder, load_dataset
+from clustpsi.datasets.counts import read_counts
+from clustpsi.datasets.table_files import kind_of, read_table
+from clustpsi.errors import ClustPSIError
+from clustpsi.explorer.settings import MOST_CLIENTS, TABLE, Settings, is_table
+from clustpsi.federation import build_federation
+from clustpsi.files import make_folder, write_atomically
+from clustpsi.partition import label_counts
+
+LARGEST_TABLE = 50_000_000  # bytes
+LONGEST_NAME = 200  # bytes of a file's name
+KEPT_IN_MEMORY = 3  # data sets; the largest takes a gigabyte
+
+
+@dataclass(frozen=True)
+class Clients:
+    """What is known of the clients before anything is trained.
+
+    Attributes
+    ----------
+    names, classes
+        Names of clients and classes.
+    counts
+        Samples to train on (of a table with clients of its own: all samples), clients x classes.
+    test_counts
+        Samples to test on, where they have been set aside.
+    notes
+        One sentence for everything that was guessed or omitted when a table was read.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[str, ...]
+    counts: NDArray[np.int64]
+    test_counts: NDArray[np.int64] | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Library:
+    """Data sets and tables by the names that the page has for them.
+
+    Parameters
+    ----------
+    folder
+        Where dropped tables are kept.
+    data_dir
+        The folder of the named data sets.
+    """
+
+    def __init__(self, folder: Path, data_dir: Path | None = None) -> None:
+        self.folder, self.data_dir = folder, data_dir
+        self._load = lru_cache(KEPT_IN_MEMORY)(self._read)
+
+    def names(self) -> list[str]:
+        """The named data sets that are on this machine."""
+        folder = data_folder(self.data_dir)
+        return [name for name in DATASETS if name == "digits" or _has_files(folder / name)]
+
+    def keep(self, name: str, content: bytes) -> str:
+        """Keep a table that was dropped, if it is one; returns its name here."""
+        if len(content) > LARGEST_TABLE:
+            raise too_large()
+        name = name.replace("\\", "/").rpartition("/")[2]
+        if name in ("", ".", "..") or "\0" in name or len(name.encode(errors="surrogatepass")) > LONGEST_NAME:
+            raise ClustPSIError(f"a file of this name cannot be kept: give it a name of 1 to {LONGEST_NAME} characters")
+        if kind_of(Path(name)) == "npz":
+            raise ClustPSIError(f"{name} is a file of arrays, and the page takes tables: use clustpsi run")
+        identity = hashlib.sha256(name.encode(errors="surrogatepass") + b"\0" + content).hexdigest()[:16]
+        path = self.folder / identity / name
+        make_folder(path.parent)
+        write_atomically(path, lambda file: file.write(content))
+        try:
+            read_table(path)
+        except ClustPSIError:
+            path.unlink()
+            path.parent.rmdir()
+            raise
+        return TABLE + identity
+
+    def path(self, table: str) -> Path:
+        """The file of a table."""
+        folder = self.folder / table.removeprefix(TABLE)
+        found = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+        if len(found) != 1:
+            raise ClustPSIError("this table is not here (any more): drop it on the page again")
+        return found[0]
+
+    def file(self, settings: Settings) -> str:
+        """What a run's ``dataset`` is: a name, or the path of a table."""
+        return str(self.path(settings.dataset)) if is_table(settings.dataset) else settings.dataset
+
+    def columns(self, table: str) -> list[str]:
+        """Names of a table's columns."""
+        return [str(column) for column in read_table(self.path(table)).columns]
+
+    def told(self, error: Exception) -> str:
+        """An error as the page shows it: tables go by their names there."""
+        return re.sub(re.escape(str(self.folder)) + r"[/\\\\][0-9a-f]{16}[/\\\\]", "", str(error))
+
+    def dataset(self, settings: Settings) -> Dataset:
+        """The data set to train on, which is loaded once."""
+        return self._load(self.file(settings), settings.label, settings.client)
+
+    def _read(self, file: str, label: str | None, client: str | None) -> Dataset:
+        return load_dataset(file, data_dir=self.data_dir, label=label, client=client)
+
+    def clients(self, settings: Settings) -> Clients:
+        """The clients that are on the screen."""
+        if is_table(settings.dataset) and (settings.client is not None or settings.label is None):
+            given = read_counts(self.path(settings.dataset), settings.label, settings.client)
+            found = Clients(given.clients, given.classes, given.counts, notes=given.notes)
+        else:
+            found = self._spread(settings)
+        _check_number(len(found.names))
+        return found
+
+    def _spread(self, settings: Settings) -> Clients:
+        dataset = self.dataset(settings)
+        if settings.partitioner == "natural" and dataset.client_ids is not None:
+            _check_number(int((np.bincount(dataset.client_ids.codes) >= 2).sum()))  # many take long to spread
+        federation = build_federation(
+            dataset, settings.partitioner, settings.non_iid_param, settings.num_clients, settings.seed
+        )
+        return Clients(
+            federation.client_names,
+            dataset.class_names,
+            federation.label_counts,
+            label_counts(federation.test, dataset.labels, dataset.num_classes),
+        )
+
+
+def _check_number(clients: int) -> None:
+    if clients > MOST_CLIENTS:
+        raise ClustPSIError(
+            f"there are {clients:,} clients, and the page shows at most {MOST_CLIENTS:,}: use clustpsi diagnose or "
+            "clustpsi run"
+        )
+
+
+def too_large() -> ClustPSIError:
+    return ClustPSIError(
+        f"the file is larger than {LARGEST_TABLE / 1e6:.0f} MB: for a table of this size, use clustpsi diagnose or "
+        "clustpsi run"
+    )
+
+
+def _has_files(folder: Path) -> bool:
+    return folder.is_dir() and any(path.is_file() for path in folder.rglob("*"))

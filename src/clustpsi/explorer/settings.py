@@ -1,0 +1,165 @@
+"""What is on the screen, as settings: they come from the page's controls or from its address, and go back there.
+
+They have the names of the command line's options.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from clustpsi.datasets.catalogue import DATASETS
+from clustpsi.errors import ClustPSIError, unknown_name
+from clustpsi.limits import LARGEST
+from clustpsi.methods import MethodSpec
+from clustpsi.methods.clust_psi_pfl import ClustPSIPFL
+from clustpsi.partition import DEFAULT_CLIENTS, DEFAULT_LEVELS
+from clustpsi.runs.config import Config
+
+MOST_CLIENTS = 2_000  # on one screen; as many as clusters are searched for without a sample
+LONGEST_ADDRESS = 4_000
+
+#: Tables that were dropped are named by this and a hash of their content.
+TABLE = "table:"
+_TABLE = re.compile(r"table:[0-9a-f]{16}")
+
+# Parameters of Clust-PSI-PFL that the page has controls for.
+CLUSTERING = ("tau_clusters", "psi_features", "psi_smoothing")
+NUMBERS = ("non_iid_param", "num_clients", "seed", "tau_clusters", "comm_rounds", "local_epochs")
+TRAINING = ("agg_method", "comm_rounds", "local_epochs")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that decides what the page shows and what a training run does.
+
+    Attributes
+    ----------
+    dataset
+        A named data set, or :data:`TABLE` and the identity of a table that was dropped.
+    label, client
+        Columns of such a table; without a label it has label counts.
+    non_iid_param
+        alpha or S; None for partitioners without one.
+    tau_clusters
+        Number of clusters; None lets the silhouette decide.
+    agg_method
+        Methods to train, with commas between them.
+    """
+
+    dataset: str = "digits"
+    label: str | None = None
+    client: str | None = None
+    partitioner: str = "dirichlet"
+    non_iid_param: float | None = DEFAULT_LEVELS["dirichlet"]
+    num_clients: int | None = DEFAULT_CLIENTS
+    seed: int = 42
+    psi_smoothing: str = "additive"
+    psi_features: str = "psi"
+    tau_clusters: int | None = None
+    agg_method: str = "fedavg,local,clust_psi_pfl"
+    comm_rounds: int = 40
+    local_epochs: int = 5
+
+    def __post_init__(self) -> None:
+        if self.dataset not in DATASETS and not _TABLE.fullmatch(self.dataset):  # no other file is ever opened
+            raise unknown_name("dataset", self.dataset, DATASETS)
+        if (self.label is not None or self.client is not None) and not is_table(self.dataset):
+            raise ClustPSIError(f"label and client are columns of a table, and {self.dataset} has its own")
+        if self.num_clients is not None and not 2 <= self.num_clients <= MOST_CLIENTS:
+            raise ClustPSIError(
+                f"the page shows from 2 to {MOST_CLIENTS:,} clients, not {self.num_clients:,}: for more, use the "
+                "command line"
+            )
+        self.config("clust_psi_pfl").checked()  # the same limits and messages as on the command line
+        self.methods  # noqa: B018 (likewise)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Settings":
+        """Settings from texts or numbers by name; what is missing keeps its default.
+
+        >>> Settings.of({"num_clients": "50", "non_iid_param": "0.3"}).num_clients
+        50
+        """
+        given: dict[str, Any] = {}
+        for each in fields(cls):
+            value = values.get(each.name)
+            if each.name in values and value not in (None, ""):
+                given[each.name] = _parsed(each.name, value)
+        how = given.get("partitioner", cls.partitioner)
+        if given.get("client") is not None or (is_table(given.get("dataset", "")) and given.get("label") is None):
+            how = "natural"  # the table has its clients
+        if how == "natural":
+            given |= {"num_clients": None, "non_iid_param": None}
+        elif how not in DEFAULT_LEVELS:
+            given["non_iid_param"] = None
+        else:
+            given.setdefault("non_iid_param", DEFAULT_LEVELS[how])
+        return cls(**given | {"partitioner": how})
+
+    @classmethod
+    def from_address(cls, query: str) -> "Settings":
+        """Settings from what follows the question mark of an address; other names in it belong to somebody else."""
+        if len(query) > LONGEST_ADDRESS:
+            raise ClustPSIError(f"the address of this page is longer than {LONGEST_ADDRESS:,} characters")
+        return cls.of(dict(parse_qsl(query.removeprefix("?"), max_num_fields=100)))
+
+    def as_address(self) -> str:
+        """What follows the question mark of the page's address: all settings that have a value."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return urlencode({key: _written(value) for key, value in values.items() if value is not None}, safe=",:")
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """What is trained; Clust-PSI-PFL finds the clusters that are on the screen."""
+        given = {key: str(getattr(self, key)) for key in CLUSTERING if getattr(self, key) is not None}
+        specs = [MethodSpec.parse(each) for each in self.agg_method.split(",") if each.strip()]
+        full = [str(spec.with_defaults(given)) if spec.name == ClustPSIPFL.name else str(spec) for spec in specs]
+        return tuple(dict.fromkeys(self.config(each).checked().agg_method for each in full))
+
+    def config(self, method: str, dataset: str | None = None) -> Config:
+        """The run of a method; ``dataset`` is the file of a table."""
+        return Config(
+            dataset=dataset or self.dataset,
+            label=self.label,
+            client=self.client,
+            partitioner=self.partitioner,
+            non_iid_param=self.non_iid_param,
+            num_clients=self.num_clients,
+            agg_method=method,
+            comm_rounds=self.comm_rounds,
+            local_epochs=self.local_epochs,
+            seed=self.seed,
+        )
+
+    def plain(self, *names: str) -> "Settings":
+        """The same with these settings at their defaults, for what does not depend on them."""
+        return replace(self, **{name: getattr(Settings, name) for name in names})
+
+    @property
+    def is_counts(self) -> bool:
+        """Whether the data is a table of label counts, which nothing can be trained on."""
+        return is_table(self.dataset) and self.label is None
+
+
+def is_table(dataset: str) -> bool:
+    return dataset.startswith(TABLE)
+
+
+def _parsed(name: str, value: Any) -> Any:
+    if name not in NUMBERS:
+        return str(value)
+    is_whole = name != "non_iid_param"
+    try:
+        number = float(value)
+        if is_whole and (number != int(number) or abs(number) > LARGEST):
+            raise ValueError
+        return int(number) if is_whole else number
+    except (ValueError, OverflowError):
+        needed = "a whole number" if is_whole else "a number"
+        raise ClustPSIError(f"{name.replace('_', ' ')} must be {needed}, not {value!r}") from None
+
+
+def _written(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

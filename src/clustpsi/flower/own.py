@@ -1,0 +1,37 @@
+"""Bring your own client: three plain functions, in any framework, as a ClientApp."""
+
+from typing import Any
+
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+
+from clustpsi.errors import ClustPSIError
+from clustpsi.flower.client import app_for
+from clustpsi.flower.records import keep_arrays, kept_arrays, secret_of
+from clustpsi.nodes.codec import Envelope
+from clustpsi.nodes.own import OwnClient, OwnNode
+
+
+def client_app(**functions: Any) -> ClientApp:
+    """A ClientApp from three plain functions, and one that gives the initial model.
+
+    Parameters
+    ----------
+    functions
+        The attributes of :class:`~clustpsi.nodes.own.OwnClient`: ``label_counts``, ``train``, ``evaluate`` and
+        ``initial``; ``losses``, ``takes`` and ``model`` if there is something to say.
+    """
+    client = OwnClient(**functions)
+
+    def answer(envelope: Envelope, context: Context) -> Envelope:
+        config = context.node_config
+        name = config.get("name", config.get("partition-id"))
+        if name is None:
+            raise ClustPSIError("this node has no name: give it one in its --node-config (name=...)")
+        node = OwnNode(str(name), client, config, secret_of(context))
+        node.held.keep(kept_arrays(context.state))
+        reply = node.handle(envelope)
+        keep_arrays(context.state, node.held.arrays())
+        return reply
+
+    return app_for(answer)

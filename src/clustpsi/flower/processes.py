@@ -1,0 +1,168 @@
+"""Flower's processes on this machine: started with everything off that calls home, and stopped whatever happens."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clustpsi.errors import ClustPSIError
+from clustpsi.files import make_folder
+
+STOP_SECONDS = 8.0  # that processes have to end before they are killed
+LOOPBACK = "127.0.0.1"
+
+# What clustpsi sets unless the user has: no telemetry, no look for updates, and quick looks for work.
+DEFAULTS = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+}
+
+
+def environment(home: Path | None = None) -> dict[str, str]:
+    """The environment of Flower's processes; what the user has set stays.
+
+    Parameters
+    ----------
+    home
+        Flower's folder, where the user names none.
+    """
+    beside = str(Path(sys.executable).parent)  # Flower's programs start each other by their bare names
+    own = {"PATH": os.pathsep.join([beside, os.environ.get("PATH", "")])}
+    if home is not None:
+        own["FLWR_HOME"] = str(home)
+    return {**DEFAULTS, **own, **{key: value for key, value in os.environ.items() if key != "PATH"}}
+
+
+def program(name: str) -> str:
+    """The path of one of Flower's programs."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise ClustPSIError(f"Flower's program {name} is not there: pip install 'clustpsi[flower]'")
+    return found
+
+
+def check_file(path: Path, what: str, how: str) -> Path:
+    """A certificate or key that must be there."""
+    if not path.is_file():
+        raise ClustPSIError(f"there is no {what} {path}: {how} (see the documentation, Federation)")
+    return path.resolve()
+
+
+def check_port(port: int, host: str = LOOPBACK) -> int:
+    """A port that is free; 0 for any."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ClustPSIError(
+                f"port {port} of {host} cannot be used ({error.strerror}): choose another with --port"
+            ) from None
+        chosen: int = probe.getsockname()[1]
+        return chosen
+
+
+class Processes:
+    """Processes that end with this one."""
+
+    def __init__(self, env: Mapping[str, str], logs: Path) -> None:
+        self._env, self._logs = dict(env), logs
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, command: Sequence[str], **env: str) -> subprocess.Popen[bytes]:
+        """Start a process; what it says goes to a log of its name."""
+        make_folder(self._logs)
+        with self.log(name).open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env | env,
+                start_new_session=True,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            )
+        self._running[name] = process
+        return process
+
+    def log(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+    def said(self, name: str) -> str:
+        """The last words of a process."""
+        with contextlib.suppress(OSError):
+            lines = [line.strip() for line in self.log(name).read_text(errors="replace").splitlines()]
+            worth = [line for line in lines if line and not line.startswith(("File ", "Traceback", "^", "~"))]
+            errors = [line for line in worth if line.startswith("error:")]
+            return (errors or worth or [""])[-1]
+        return ""
+
+    def ended(self) -> dict[str, int]:
+        """Processes that have ended, with their exit codes."""
+        codes = {name: process.poll() for name, process in self._running.items()}
+        return {name: code for name, code in codes.items() if code is not None}
+
+    def stop(self, names: Sequence[str] | None = None) -> None:
+        """End processes with all that they have started: kindly, then not."""
+        chosen = [name for name in (list(self._running) if names is None else names) if name in self._running]
+        groups = {name: self._running[name] for name in chosen}
+        for process in groups.values():
+            _signal(process, signal.SIGTERM)
+        end = time.monotonic() + STOP_SECONDS
+        for process in groups.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, end - time.monotonic()))
+        for name, process in groups.items():
+            _signal(process, signal.SIGKILL)  # whatever of its group is left
+            process.wait()
+            del self._running[name]
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, env: Mapping[str, str], logs: Path) -> Iterator["Processes"]:
+        """Processes that are stopped at the end."""
+        processes = cls(env, logs)
+        try:
+            yield processes
+        finally:
+            processes.stop()
+
+
+def wait_until(ready: Callable[[], bool], seconds: float, check: Callable[[], Any] = lambda: None) -> bool:
+    """Whether something becomes true in time; ``check`` may raise meanwhile."""
+    end = time.monotonic() + seconds
+    while not ready():
+        check()
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def listens(port: int, host: str = LOOPBACK) -> bool:
+    """Whether somebody listens at a port."""
+    try:
+        with socket.create_connection((host, port), timeout=0.5):
+            return True
+    except OSError:
+        return False
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process when its parent is gone, even if that is killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

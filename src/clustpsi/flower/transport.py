@@ -1,0 +1,56 @@
+"""Flower's Grid as the way to nodes."""
+
+from collections.abc import Iterable, Mapping
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from clustpsi.flower.records import as_envelope, as_records
+from clustpsi.nodes.codec import Envelope, Undecodable
+
+
+class GridTransport:
+    """A :class:`~clustpsi.nodes.server.Transport` over a Grid.
+
+    Parameters
+    ----------
+    grid
+        Flower's way to its nodes.
+    lifetime
+        Seconds after which a message is void: nobody waits for its answer any more.
+    """
+
+    def __init__(self, grid: Grid, lifetime: float) -> None:
+        self._grid, self._lifetime = grid, lifetime
+        self._node_of: dict[str, int] = {}
+
+    def nodes(self) -> set[int]:
+        return set(self._grid.get_node_ids())
+
+    def send(self, messages: Mapping[int, Envelope], kind: str, group: str) -> dict[str, int]:
+        """One message to each node: a push for each, because Flower bounds the size of one."""
+        tickets: dict[str, int] = {}
+        for node, envelope in messages.items():
+            message = Message(
+                as_records(envelope), dst_node_id=node, message_type=kind, group_id=group, ttl=self._lifetime
+            )
+            (ticket,) = self._grid.push_messages([message]) or (None,)
+            # Flower gives no ticket for what it does not take: such a node will not answer.
+            tickets[ticket or f"refused-{node}"] = node
+        return tickets
+
+    def receive(self, tickets: Iterable[str]) -> dict[str, Envelope | str]:
+        wanted = list(tickets)
+        came: dict[str, Envelope | str] = {
+            ticket: "Flower did not take the message for it" for ticket in wanted if ticket.startswith("refused-")
+        }
+        for message in self._grid.pull_messages([ticket for ticket in wanted if ticket not in came]):
+            ticket = message.metadata.reply_to_message_id
+            if message.has_error():
+                came[ticket] = f"Flower reports error {message.error.code}: {message.error.reason}"
+                continue
+            try:
+                came[ticket] = as_envelope(message.content)
+            except Undecodable as error:
+                came[ticket] = f"its answer is malformed: {error}"
+        return came

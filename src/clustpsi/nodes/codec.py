@@ -1,0 +1,194 @@
+"""Orders and answers as messages: plain data with arrays beside it.
+
+Whatever is made of dataclasses, records, arrays and plain values is written by walking over it, so a new order needs no
+code here but its name in the list.  An array is called by a hash of its content.  So an array that occurs twice travels
+once, and one that the receiver is known to hold does not travel at all.
+"""
+
+import hashlib
+import io
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.orders import Deployment, Evaluated, HoldOut, Model, Order, Trained
+
+Array = NDArray[Any]
+
+# Smaller arrays travel every time: keeping them in mind would cost more than it saves.
+LEAST_KEPT = 1024
+# Arrays that both sides keep, the latest ones; enough for what one round and the next have in common.
+MOST_KEPT = 64
+
+_TYPE, _ARRAY, _LIST, _TEXT = "type", "array", "list", "text"
+
+
+class Undecodable(Exception):
+    """A message that is not what this module writes, and why."""
+
+
+class Missing(Undecodable):
+    """Arrays that the sender took for known to the receiver, by their hashes."""
+
+    def __init__(self, hashes: Iterable[str]) -> None:
+        super().__init__("arrays that it names are missing")
+        self.hashes = sorted(hashes)
+
+
+class Envelope(NamedTuple):
+    """A message: JSON, and arrays by their hashes."""
+
+    text: str
+    arrays: Mapping[str, Array]
+
+
+class Codec:
+    """Writes and reads values of some types.
+
+    Parameters
+    ----------
+    types
+        Dataclasses and records that may occur, besides those of orders.
+    """
+
+    def __init__(self, *types: type) -> None:
+        known = (*get_args(Order), Deployment, Evaluated, HoldOut, Model, Trained, *types)
+        self._types = {each.__name__: each for each in known}
+
+    def write(self, value: Any) -> Envelope:
+        """A value as a message with all of its arrays."""
+        arrays: dict[str, Array] = {}
+        return Envelope(json.dumps(self._plain(value, arrays)), arrays)
+
+    def read(self, envelope: Envelope, held: "Held | None" = None) -> Any:
+        """The value of a message; arrays that it lacks must be among those held."""
+        try:
+            plain = json.loads(envelope.text)
+            arrays = dict(envelope.arrays)
+            lacking = {name for name in _names(plain) if name not in arrays}
+            if held is not None:
+                arrays |= held.take(lacking & held.keys())
+            if lacking := {name for name in lacking if name not in arrays}:
+                raise Missing(lacking)
+            return self._value(plain, arrays)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise Undecodable(f"the message cannot be read ({error})") from None
+
+    def _plain(self, value: Any, arrays: dict[str, Array]) -> Any:
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, np.ndarray):
+            name = content_hash(value)
+            arrays[name] = value
+            return {_ARRAY: name}
+        if isinstance(value, np.generic):
+            return value.item()
+        if hasattr(value, "_fields"):
+            entries = value._asdict()
+        elif is_dataclass(value):
+            entries = {each.name: getattr(value, each.name) for each in fields(value)}
+        elif isinstance(value, Mapping):
+            return {_TYPE: "dict", **{f"={key}": self._plain(each, arrays) for key, each in value.items()}}
+        else:
+            return {_LIST: [self._plain(each, arrays) for each in value]}
+        name = type(value).__name__
+        if name not in self._types:
+            raise TypeError(f"{name} is not known to this codec")
+        return {_TYPE: name, **{f"={key}": self._plain(each, arrays) for key, each in entries.items()}}
+
+    def _value(self, plain: Any, arrays: Mapping[str, Array]) -> Any:
+        if not isinstance(plain, dict):
+            return plain
+        if _ARRAY in plain:
+            return arrays[plain[_ARRAY]]
+        if _LIST in plain:
+            return tuple(self._value(each, arrays) for each in plain[_LIST])
+        entries = {key[1:]: self._value(each, arrays) for key, each in plain.items() if key.startswith("=")}
+        return entries if plain[_TYPE] == "dict" else self._types[plain[_TYPE]](**entries)
+
+
+class Held:
+    """Arrays that a side keeps, or believes the other side to keep: the latest ones."""
+
+    def __init__(self) -> None:
+        self._arrays: OrderedDict[str, Array | None] = OrderedDict()
+
+    def keys(self) -> set[str]:
+        return set(self._arrays)
+
+    def take(self, names: Iterable[str]) -> dict[str, Array]:
+        """Arrays by their hashes; taking them makes them the latest."""
+        return {name: self._touched(name) for name in sorted(names)}
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:
+        for name, array in sorted(arrays.items()):
+            if array.nbytes >= LEAST_KEPT:
+                self._arrays[name] = array
+                self._arrays.move_to_end(name)
+        while len(self._arrays) > MOST_KEPT:
+            self._arrays.popitem(last=False)
+
+    def note(self, arrays: Mapping[str, Array]) -> None:
+        """Like :meth:`keep`, of the other side: the content is of no account here."""
+        self.keep(arrays)
+        for name in arrays.keys() & self._arrays.keys():
+            self._arrays[name] = None
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._arrays.pop(name, None)
+
+    def arrays(self) -> dict[str, Array]:
+        return {name: array for name, array in self._arrays.items() if array is not None}
+
+    def _touched(self, name: str) -> Any:
+        self._arrays.move_to_end(name)
+        return self._arrays[name]
+
+
+def content_hash(array: Array) -> str:
+    """A name for an array's type, shape and values."""
+    digest = hashlib.blake2b(f"{array.dtype.str} {array.shape} ".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def pack(envelope: Envelope) -> bytes:
+    """A message as bytes."""
+    packed = io.BytesIO()
+    text: Any = np.frombuffer(envelope.text.encode(), np.uint8)
+    np.savez(packed, **{_TEXT: text, **envelope.arrays})
+    return packed.getvalue()
+
+
+def unpack(packed: bytes) -> Envelope:
+    """The message that :func:`pack` made the bytes of."""
+    try:
+        with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
+            arrays = dict(archive)
+        return Envelope(arrays.pop(_TEXT).tobytes().decode(), arrays)
+    except Exception as error:  # there is no end to what damaged bytes make the parsers of ZIP and NPY raise
+        raise Undecodable(f"the message cannot be read ({error!r})") from None
+
+
+def without(envelope: Envelope, held: Held) -> Envelope:
+    """The message less the arrays that the receiver holds."""
+    known = held.keys()
+    held.take(envelope.arrays.keys() & known)
+    return envelope._replace(arrays={name: array for name, array in envelope.arrays.items() if name not in known})
+
+
+def _names(plain: Any) -> Iterable[str]:
+    if isinstance(plain, dict):
+        if _ARRAY in plain:
+            yield plain[_ARRAY]
+        for each in plain.values():
+            yield from _names(each)
+    elif isinstance(plain, list):
+        for each in plain:
+            yield from _names(each)

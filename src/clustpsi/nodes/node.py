@@ -1,0 +1,182 @@
+"""What a node does with what it is asked, on its own rows: nothing here knows how messages travel.
+
+A node that trains one of the project's models is a simulator of one client: it serves each order as the simulator does,
+with the random numbers of its number in the federation.
+"""
+
+import secrets
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clustpsi.errors import ClustPSIError
+from clustpsi.features import fitted_from_dict
+from clustpsi.federation import Federation
+from clustpsi.nodes.codec import Envelope, Held, Missing, Undecodable
+from clustpsi.nodes.data import NodeData
+from clustpsi.nodes.protocol import (
+    CODEC,
+    PROTOCOL,
+    Answer,
+    Call,
+    Describe,
+    Description,
+    Lacking,
+    Prepare,
+    Prepared,
+    Refusal,
+    Serve,
+    Served,
+    Speaker,
+    Terms,
+    Training,
+    speaker,
+)
+from clustpsi.orders import Train
+from clustpsi.partition import Rows, client_80_20
+from clustpsi.privacy import learns, private_counts, private_summary
+
+
+class AnyNode(ABC):
+    """Answers envelopes; whatever goes wrong is an answer too."""
+
+    def __init__(self) -> None:
+        self.held = Held()
+
+    def handle(self, envelope: Envelope) -> Envelope:
+        """The answer to an envelope."""
+        try:
+            call = CODEC.read(envelope, self.held)
+            self.held.keep(envelope.arrays)
+            body = self.answer(call.body) if isinstance(call, Call) else Refusal("the message is no call")
+            if isinstance(call, Call) and call.speaker.protocol != PROTOCOL:
+                body = Refusal(_other_version(call.speaker))
+        except Missing as missing:
+            self.held.keep(envelope.arrays)
+            body = Lacking(tuple(missing.hashes))
+        except (ClustPSIError, Undecodable) as error:
+            body = Refusal(str(error))
+        except Exception as error:  # whatever a node's data or model does, the server gets an answer
+            body = Refusal(f"{type(error).__name__}: {error}")
+        answer = CODEC.write(Answer(speaker(), body))
+        self.held.keep(answer.arrays)
+        return answer
+
+    @abstractmethod
+    def answer(self, body: Any) -> Any:
+        """The answer to what a call says."""
+
+    def close(self) -> None:  # noqa: B027  (most have nothing to let go of)
+        """Let go of what it holds."""
+
+
+class Node(AnyNode):
+    """A node that trains one of the project's models on its own rows.
+
+    Parameters
+    ----------
+    data
+        The rows.
+    workers
+        As in :class:`~clustpsi.engine.local.LocalWork`.
+    secret
+        What its noise is made from, which nobody else may know; by default a new one.
+    """
+
+    def __init__(self, data: NodeData, workers: int | None = None, secret: str | None = None) -> None:
+        super().__init__()
+        self._data, self._workers = data, workers
+        self._secret = secret if secret is not None else secrets.token_hex(16)
+        self._ready: tuple[tuple[Terms, Training], Any] | None = None
+
+    def answer(self, body: Any) -> Any:
+        match body:
+            case Describe(private):
+                return self.describe(private)
+            case Prepare(terms):
+                return self.prepare(terms)
+            case Serve(terms, training, orders, t):
+                return self.serve(terms, training, orders, t)
+        return Refusal(f"a node with clustpsi's models cannot answer {type(body).__name__}")
+
+    def describe(self, private: bool) -> Description:
+        return self._data.describe(private)
+
+    def prepare(self, terms: Terms) -> Prepared:
+        """Count labels and summarize the training rows."""
+        federation = self._federation(terms)
+        features, rows = federation.dataset.features, federation.dataset.rows.take(federation.train[0])
+        summary = private_summary(features, rows, terms.dp_epsilon, terms.min_count, self._secret)
+        return Prepared(*self._told(terms, federation), summary.as_dict())
+
+    def _told(self, terms: Terms, federation: Federation) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Label counts as this node tells them."""
+        counts = federation.label_counts, federation.test_label_counts
+        alone = not learns(federation.dataset.features)
+        return private_counts(*counts, terms.dp_epsilon, terms.min_count, self._secret, alone=alone)
+
+    def serve(self, terms: Terms, training: Training, orders: tuple[Any, ...], t: int) -> Served:
+        """Serve orders of round t; an answer to a training order is the model itself."""
+        simulator = self._simulator(terms, training)
+        replies = []
+        for order in orders:
+            own = replace(order, clients=np.zeros(1, np.int64))
+            replies.append(simulator.serve(replace(own, each=True) if isinstance(own, Train) else own, t))
+        return Served(tuple(replies), int(simulator.clients.sizes[0]))
+
+    def close(self) -> None:
+        if self._ready is not None:
+            self._ready[1].close()
+        self._ready = None
+
+    def _federation(self, terms: Terms) -> Federation:
+        """This client alone."""
+        dataset = self._data.agreed(terms.features, terms.classes)
+        train, test = self._data.split or _split(len(dataset.labels), terms)
+        return Federation(dataset, (train,), (test,), (self._data.name,))
+
+    def _simulator(self, terms: Terms, training: Training) -> Any:
+        # Here, because JAX takes its time to load.
+        from clustpsi.datasets.word_vectors import WordVectors
+        from clustpsi.engine import Simulator
+        from clustpsi.engine.architecture import Architecture
+
+        if self._ready is None or not _same(self._ready[0], (terms, training)):
+            self.close()
+            federation = self._federation(terms)
+            told = None if (terms.dp_epsilon, terms.min_count) == (None, None) else self._told(terms, federation)
+            federation = replace(federation, fitted_before=fitted_from_dict(training.fitted))
+            vectors = None if training.vectors is None else WordVectors(training.vectors, 0)
+            shape, dtype = federation.features.shape[1:], federation.features.dtype.name
+            network = Architecture(training.model, len(terms.classes), shape, dtype, vectors).network
+            settings = {"numbers": (terms.number,), "workers": self._workers, "seed": terms.seed, **training.settings}
+            self._ready = (terms, training), Simulator(federation, network, told=told, **settings)
+        return self._ready[1]
+
+
+def refusal(reason: str) -> Envelope:
+    """The answer of a node that cannot even be set up."""
+    return CODEC.write(Answer(speaker(), Refusal(reason)))
+
+
+def _split(rows: int, terms: Terms) -> tuple[Rows, Rows]:
+    """Training and test rows: as the server says, or by the node's own lot where it does not tell its rows."""
+    if terms.order is None:
+        train, test = client_80_20([np.arange(rows)], terms.seed)
+        return train[0], test[0]
+    if not np.array_equal(np.sort(terms.order), np.arange(rows)):
+        raise ClustPSIError("the rows of this node are not those that it described: start the run again")
+    held_out = -(-rows // 5)
+    return terms.order[held_out:], terms.order[:held_out]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether terms are the same, arrays in them included."""
+    return CODEC.write(one).text == CODEC.write(other).text
+
+
+def _other_version(other: Speaker) -> str:
+    return f"the server speaks as clustpsi {other.version}, and this node as clustpsi {speaker().version}"

@@ -1,0 +1,14 @@
+"""Named settings of the clustering: the paper's, and those that hold up where clients are small or nearly alike."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+#: What :class:`clustpsi.PSIClustering` is given.  ``robust``: descriptors that tell too much of a class from too
+#: little, smoothing that knows how few labels a client has, and no clusters where there is no significant shift.
+CLUSTERING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "paper": {},
+        "robust": {"features": "signed", "smoothing": "laplace", "min_wpsi": 0.1},
+    }
+)

@@ -1,0 +1,325 @@
+"""A saved model: what serves every client of a federation, and clients that come later."""
+
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clustpsi.datasets.labels import Parts, read_clients
+from clustpsi.engine.architecture import Architecture
+from clustpsi.engine.prediction import Predictor
+from clustpsi.errors import ClustPSIError, ClustPSIWarning, unknown_name
+from clustpsi.features import Fitted, FittedTable, FittedText
+from clustpsi.features.columns import known_name
+from clustpsi.orders import Deployment, Newcomers, joined
+from clustpsi.printing import counted
+from clustpsi.skew import check_counts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    ClientLike = str | ArrayLike
+    CountsLike = Mapping[str, Any] | pd.DataFrame | ArrayLike
+
+# Label counts of clients that were not there, by their names.
+Counts = Mapping[str, NDArray[np.int64]]
+
+SHOWN = 5  # clients that a note names
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """The models of a federation with everything that predicting takes; plain data.
+
+    Attributes
+    ----------
+    class_names, client_names
+        Of the federation.
+    label_counts
+        Training rows of each class that every client had, (K, C).
+    features
+        From rows to what the models take, as fitted on the training rows.
+    parts
+        The columns that were no features: label, client, text.
+    architecture
+        Of the models.
+    deployment
+        Which model each client uses, with which label prior.
+    newcomers
+        How clients are served that were not there.
+    clusters
+        The cluster of each client, where the method forms clusters.
+    method
+        As on the command line.
+    config
+        Settings of the run.
+    versions
+        Of clustpsi and of what it computed with.
+    """
+
+    class_names: tuple[str, ...]
+    client_names: tuple[str, ...]
+    label_counts: NDArray[np.int64]
+    features: Fitted[Any]
+    parts: Parts
+    architecture: Architecture
+    deployment: Deployment
+    newcomers: Newcomers
+    clusters: NDArray[np.int64] | None
+    method: str
+    config: Mapping[str, Any]
+    versions: Mapping[str, str]
+
+    def save(self, path: str | Path) -> None:
+        """Write the file that :func:`clustpsi.load_model` and ``clustpsi predict`` read, whole or not at all."""
+        from clustpsi.saved.file import save_model
+
+        save_model(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: what it is made from, without compiled programs."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    # ------------------------------------------------------------------------------------------------------- using
+
+    def predict(
+        self, rows: Any, client: "ClientLike | None" = None, *, counts: "CountsLike | None" = None
+    ) -> NDArray[Any]:
+        """The class of every row.
+
+        Parameters
+        ----------
+        rows
+            A data frame with the columns of the training data (in any order; others are not used), an array of rows,
+            images, or texts.
+        client
+            Whose rows they are: the name of one client, the name of a data frame's column, or one name per row.  A
+            client that was not there is served by its label counts.  None: nobody of the federation.
+        counts
+            Label counts of clients that were not there: a mapping from their names, or a data frame with one row per
+            client and one column per class.  For a single client its counts alone will do, in the order of the classes
+            or by their names.  A client without counts is served as one that has the federation's label mix.
+
+        Returns
+        -------
+        array
+            Names of classes.
+        """
+        return np.array(self.class_names, dtype=object)[self.predict_codes(rows, client, counts=counts)]
+
+    def predict_codes(
+        self, rows: Any, client: "ClientLike | None" = None, *, counts: "CountsLike | None" = None
+    ) -> NDArray[np.int32]:
+        """The same as :meth:`predict`, as positions in ``class_names``."""
+        return self.predictor.classes(*self._served(rows, client, counts))
+
+    def predict_proba(
+        self, rows: Any, client: "ClientLike | None" = None, *, counts: "CountsLike | None" = None
+    ) -> NDArray[np.float32]:
+        """Probabilities of the classes, (rows, classes); parameters as for :meth:`predict`."""
+        return self.predictor.probabilities(*self._served(rows, client, counts))
+
+    def assign(self, counts: "ArrayLike | pd.DataFrame") -> NDArray[np.int64]:
+        """Which model clients would use that were not there, from their label counts (clients x classes).
+
+        The number is a position in ``newcomers.models``: for a method that forms clusters, the cluster.
+        """
+        return self.newcomers.place(self.counts_table(counts)).of_client
+
+    def counts_table(self, counts: "ArrayLike | pd.DataFrame") -> NDArray[np.int64]:
+        """Label counts (clients x classes) in the order of this model's classes; a data frame's columns may be in any.
+
+        Classes without a column count as absent.
+        """
+        import pandas as pd
+
+        if isinstance(counts, pd.DataFrame):
+            frame = counts.set_axis([str(name) for name in counts.columns], axis=1)
+            for name in frame.columns:
+                if name not in self.class_names:
+                    raise unknown_name("class", name, self.class_names)
+            counts = frame.reindex(columns=list(self.class_names), fill_value=0)
+        table = check_counts(counts)
+        if table.shape[1] != len(self.class_names):
+            raise ClustPSIError(
+                f"the model has {counted(len(self.class_names), 'class')}, and these label counts have "
+                f"{table.shape[1]}: one number for each class is needed, in their order"
+            )
+        return table
+
+    # ----------------------------------------------------------------------------------------------------- serving
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What uses the models."""
+        return Predictor(self.architecture.network, len(self.class_names))
+
+    @cached_property
+    def place_of(self) -> Mapping[str, int]:
+        """The clients that took part, and where each one's name is in ``client_names``."""
+        return {name: place for place, name in enumerate(self.client_names)}
+
+    def serve(self, clients: Sequence[str], counts: Counts) -> Deployment:
+        """What each of some clients uses, those that were not there included; counts may lack some of them."""
+        known = np.array([self.place_of.get(name, -1) for name in clients], np.int64)
+        new = [name for name in clients if name not in self.place_of]
+        if not new:
+            return _of_clients(self.deployment, known)
+        nothing = np.zeros(len(self.class_names), np.int64)
+        placed = self.newcomers.place(np.array([counts.get(name, nothing) for name in new]))
+        if len(new) == len(known):
+            return placed
+        both = joined([self.deployment, placed], np.repeat([0, 1], [len(self.client_names), len(new)]))
+        known[known < 0] = len(self.client_names) + np.arange(len(new))
+        return _of_clients(both, known)
+
+    def say_without(self, clients: Iterable[str], counts: Counts) -> None:
+        """Warn of clients that were not there and whose label counts are not known, where these would matter."""
+        without = [name for name in clients if name not in self.place_of and name not in counts]
+        if not without or not self.newcomers.uses_counts:
+            return
+        shown = ", ".join(repr(name) for name in without[:SHOWN]) + (", ..." if len(without) > SHOWN else "")
+        who = f"client {shown} was not in the federation and has"
+        if without == [NOBODY]:
+            who = "these are the rows of nobody in the federation, without"
+        elif len(without) > 1:
+            who = f"{len(without):,} clients ({shown}) were not in the federation and have"
+        said = (
+            f"{who} {'' if without == [NOBODY] else 'no '}label counts: the federation's label mix stands in for them"
+        )
+        warnings.warn(said, ClustPSIWarning, stacklevel=4)
+
+    def _served(
+        self, rows: Any, client: "ClientLike | None", counts: "CountsLike | None"
+    ) -> tuple[NDArray[Any], Deployment, NDArray[np.int64]]:
+        """Features of the rows, what the clients use, and whose each row is."""
+        import pandas as pd
+
+        column = None
+        if isinstance(client, str) and isinstance(rows, pd.DataFrame):
+            column = next((name for name in rows.columns if str(name) == client), None)
+        if column is not None:
+            self.refuse_ambiguous(str(column))
+            client = rows[column]
+        features = self.read(rows, without=() if column is None else (str(column),))
+        codes, names = self.clients_of(client, len(features))
+        by_name = self._counts_of(counts, names)
+        self.say_without(names, by_name)
+        return features, self.serve(names, by_name), codes
+
+    def refuse_ambiguous(self, column: str) -> None:
+        """Refuse a column that is called like a client."""
+        if column in self.place_of:
+            raise ClustPSIError(
+                f"{column!r} is a column of the rows and a client of the federation: rename the column to say which is "
+                "meant"
+            )
+
+    def clients_of(
+        self, client: "ClientLike | None", number: int, where: str = "the rows"
+    ) -> tuple[NDArray[np.int64], list[str]]:
+        """Every row's client, as a number, and the clients' names as the federation has them."""
+        if client is None or isinstance(client, str):
+            return np.zeros(number, np.int64), [NOBODY if client is None else known_name(client, self.place_of)]
+        codes, names = read_clients(client, "the client", where)
+        if len(codes) != number:
+            raise ClustPSIError(f"there are {number:,} rows but {len(codes):,} names of clients: one per row is needed")
+        return codes.astype(np.int64), [known_name(name, self.place_of) for name in names]
+
+    def _counts_of(self, counts: "CountsLike | None", names: Sequence[str]) -> Counts:
+        """Label counts by the names of clients."""
+        import pandas as pd
+
+        if counts is None:
+            return {}
+        if isinstance(counts, pd.DataFrame):
+            clients = [str(name) for name in counts.index]
+            if len(set(clients)) < len(clients):
+                twice = next(name for name in clients if clients.count(name) > 1)
+                raise ClustPSIError(f"the label counts have client {twice!r} more than once: one row per client")
+            return dict(zip(clients, self.counts_table(counts), strict=True))
+        if isinstance(counts, Mapping):
+            if counts and all(isinstance(own, int | np.integer) for own in counts.values()):
+                return {self._only(names): self._counts_row(counts)}
+            return {str(name): self._counts_row(own) for name, own in counts.items()}
+        return {self._only(names): self._counts_row(counts)}
+
+    @staticmethod
+    def _only(names: Sequence[str]) -> str:
+        if len(names) != 1:
+            raise ClustPSIError("these are the rows of several clients: give the label counts by the clients' names")
+        return names[0]
+
+    def _counts_row(self, own: Any) -> NDArray[np.int64]:
+        import pandas as pd
+
+        table = self.counts_table(pd.DataFrame([own]) if isinstance(own, Mapping) else [own])
+        row: NDArray[np.int64] = table[0]
+        return row
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def read(
+        self, rows: Any, where: str = "the rows", *, without: Collection[str] = (), text: Sequence[str] = ()
+    ) -> NDArray[Any]:
+        """The features of rows.
+
+        Parameters
+        ----------
+        rows
+            As for :meth:`predict`.
+        where
+            What errors call them.
+        without
+            Columns of a data frame that are no features, besides the label and client of the training data.
+        text
+            Columns of text, in place of those of the training data.
+        """
+        import pandas as pd
+
+        if isinstance(rows, pd.DataFrame):
+            rows = self._read_frame(
+                rows, where, {*without, self.parts.label, self.parts.client}, text or self.parts.text
+            )
+        elif isinstance(self.features, FittedText) and isinstance(rows, str):
+            raise ClustPSIError(f"{where} is a single text: a list of texts is needed")
+        found = self.features.transform(self.features.read(rows, where))
+        if not len(found):
+            raise ClustPSIError(f"{where} has no rows")
+        return found
+
+    def _read_frame(
+        self, frame: "pd.DataFrame", where: str, without: Collection[str | None], text: Sequence[str]
+    ) -> Any:
+        """What the features are read from: a table, an array, or texts."""
+        if isinstance(self.features, FittedTable):
+            return frame
+        named = {str(name): name for name in frame.columns}
+        others = [named[name] for name in named if name not in without]
+        if not isinstance(self.features, FittedText):
+            return frame[others].to_numpy()
+        for name in text:
+            if name not in named:
+                raise ClustPSIError(f"{where} has no column {name!r}, which is a text that the model reads")
+        texts = [named[name] for name in text] or others
+        if not text and len(texts) != 1:
+            raise ClustPSIError(
+                f"{where} has {len(texts)} columns besides label and client: name those of text with --text"
+            )
+        return frame[texts].astype(object).fillna("").astype(str).agg(" ".join, axis=1).tolist()
+
+
+# What stands for the client of rows when nobody says whose they are; no name of a client is empty.
+NOBODY = ""
+
+
+def _of_clients(deployment: Deployment, places: NDArray[np.int64]) -> Deployment:
+    """What some of a deployment's clients use."""
+    log_prior = None if deployment.log_prior is None else deployment.log_prior[places]
+    scale = None if deployment.scale is None else deployment.scale[places]
+    return Deployment(deployment.models, deployment.of_client[places], log_prior, scale)

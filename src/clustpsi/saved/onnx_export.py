@@ -1,0 +1,109 @@
+"""A saved model for programs without clustpsi: an ONNX file for each different model, and a JSON file with the rest.
+
+model.json says what classes are called, how rows become features, and which file and label prior each client uses.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from clustpsi.datasets.files import user_path
+from clustpsi.engine.architecture import Architecture
+from clustpsi.engine.training import NEVER
+from clustpsi.errors import ClustPSIError
+from clustpsi.files import make_folder, write_atomically, writing
+from clustpsi.orders import Deployment, Model
+from clustpsi.saved.model import SavedModel
+
+# Raised when what reads older files can no longer read what is written.
+FORMAT = 1
+DESCRIPTION = "model.json"
+
+
+def export_onnx(model: SavedModel, folder: str | Path) -> list[Path]:
+    """Write a saved model as ONNX files and a JSON file; gives their paths, the JSON file's last.
+
+    Parameters
+    ----------
+    model
+        What :func:`clustpsi.load_model` gives.
+    folder
+        Where they go; it is made if it is not there.
+    """
+    try:
+        from clustpsi.models.onnx_graph import INPUT, OUTPUT
+    except ModuleNotFoundError as error:
+        raise ClustPSIError(f"ONNX files need the package {error.name}: pip install 'clustpsi[onnx]'") from None
+    folder = user_path(folder)
+    make_folder(folder)
+    with writing(folder / DESCRIPTION):
+        (folder / DESCRIPTION).unlink(missing_ok=True)  # it comes last: where it is, everything that it names is there
+    # Who was not there and tells no label counts is served as one that has the federation's label mix.
+    others = model.newcomers.place(np.zeros((1, len(model.class_names)), np.int64))
+    graphs = _Graphs(model.architecture, folder)
+    clients, (other,) = graphs.served(model.deployment), graphs.served(others)
+    architecture, parts = model.architecture, model.parts
+    description = {
+        "format": FORMAT,
+        "versions": dict(model.versions),
+        "method": model.method,
+        "network": architecture.model,
+        "input": {"name": INPUT, "shape": list(architecture.input_shape), "dtype": architecture.input_dtype},
+        "output": {"name": OUTPUT, "shape": [len(model.class_names)], "dtype": "float32"},
+        "classes": list(model.class_names),
+        "columns": {"label": parts.label, "client": parts.client, "text": list(parts.text)},
+        "features": model.features.as_dict(),
+        "models": graphs.names,
+        "clients": dict(zip(model.client_names, clients, strict=True)),
+        "others": other,
+    }
+    text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(folder / DESCRIPTION, lambda file: file.write(text.encode()))
+    return [folder / name for name in (*graphs.names, DESCRIPTION)]
+
+
+class _Graphs:
+    """The ONNX files of models, written as they are asked for; equal models share one.
+
+    Attributes
+    ----------
+    names
+        Of the files.
+    """
+
+    def __init__(self, architecture: Architecture, folder: Path) -> None:
+        self._architecture, self._folder = architecture, folder
+        self._name_of: dict[bytes, str] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._name_of.values())
+
+    def served(self, deployment: Deployment) -> list[dict[str, Any]]:
+        """For each client: the file with its model, what its logits are multiplied by, and what is added."""
+        shape = len(deployment.of_client), self._architecture.num_classes
+        prior = np.zeros(shape) if deployment.log_prior is None else np.maximum(deployment.log_prior, NEVER)
+        scale = np.ones(len(prior)) if deployment.scale is None else deployment.scale
+        return [
+            {"model": self._name(deployment.models[model]), "scale": times, "log_prior": own}
+            for model, times, own in zip(deployment.of_client, scale.tolist(), prior.tolist(), strict=True)
+        ]
+
+    def _name(self, model: Model) -> str:
+        """The file of a model."""
+        from clustpsi.models.onnx_graph import onnx_model
+
+        digest = hashlib.sha256(model.parameters.tobytes() + model.buffers.tobytes()).digest()
+        if digest not in self._name_of:
+            network, architecture = self._architecture.network, self._architecture
+            parameters = network.parameters_of(jnp.asarray(model.parameters))
+            buffers = network.buffers_of(jnp.asarray(model.buffers))
+            row = architecture.input_shape, np.dtype(architecture.input_dtype)
+            graph = onnx_model(network.module, parameters, buffers, *row).SerializeToString()
+            self._name_of[digest] = f"model-{len(self._name_of)}.onnx"
+            write_atomically(self._folder / self._name_of[digest], lambda file: file.write(graph))
+        return self._name_of[digest]

@@ -1,0 +1,101 @@
+"""Advice: the rule that is given is the one that published runs teach, and it is judged on data it has not seen."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from clustpsi import recorded
+from clustpsi.errors import ClustPSIError
+from clustpsi.experiments.advice import KINDS, MEASURES, Rule, find_cells, fit, known, learn, measure
+from clustpsi.paper import DATASETS
+from clustpsi.recorded import recorded_runs
+from clustpsi.report.advice import advise
+from helpers import clustpsi
+
+PUBLISHED = Path(recorded.__file__).parent
+
+
+def made_cells(best: NDArray[np.str_], wpsi: NDArray[np.float64]) -> pd.DataFrame:
+    """Cells of three data sets, in each of which one kind of method is best."""
+    rng = np.random.default_rng(0)
+    cells = pd.DataFrame({"dataset": np.resize(["a", "b", "c"], len(best)), "wpsi": wpsi})
+    cells["partitioner"], cells["non_iid_param"], cells["num_clients"], cells["seeds"] = "dirichlet", wpsi, 20.0, 3
+    for name in MEASURES:
+        if name not in cells:
+            cells[name] = rng.uniform(size=len(best))
+    for kind in KINDS:
+        cells[kind] = np.where(best == kind, 0.9, 0.5)
+    return cells
+
+
+def test_the_advice_that_is_shipped_is_what_the_published_runs_teach() -> None:
+    """After new runs: clustpsi study advice --output src/clustpsi/experiments/advice.json"""
+    learned = learn(find_cells(map(recorded_runs, DATASETS)))
+    assert learned == known()
+    assert learned.helps, "where no rule helps, docs/report.md must say so"
+
+
+def test_a_rule_is_found_where_there_is_one_and_helps_on_data_not_seen() -> None:
+    wpsi = np.linspace(0.1, 9, 30)
+    learned = learn(made_cells(np.where(wpsi < 4, "fedavg", "local"), wpsi))
+    assert (learned.rule.measure, learned.rule.below, learned.rule.above) == ("wpsi", "fedavg", "local")
+    assert 3.5 < learned.rule.limit < 4.5 and learned.helps
+    assert learned.near("rule") >= 29 and learned.loss("rule") < learned.loss(learned.best_constant)
+    told = advise([[9, 1], [1, 9]], learned)
+    assert told.method == learned.rule.choose(measure([[9, 1], [1, 9]]))
+    assert f"of {len(wpsi)} federations" in told.sentences[1]
+
+
+def test_where_no_rule_helps_the_advice_says_so() -> None:
+    wpsi = np.linspace(0.1, 9, 30)
+    learned = learn(made_cells(np.full(30, "prior_pfl:plain"), wpsi))
+    assert learned.rule == Rule(None, 0.0, "prior_pfl:plain", "prior_pfl:plain") and not learned.helps
+    told = advise([[9, 1], [1, 9]], learned)
+    assert told.method is None and told.sentences[0].startswith("No rule is known")
+    assert "30 of 30 federations" in told.sentences[1]
+
+
+def test_a_rule_is_not_judged_on_what_it_was_learned_from() -> None:
+    """Each data set has a limit of its own, so that what the others teach is wrong."""
+    wpsi = np.tile([1.0, 2.0, 3.0], 8)
+    cells = made_cells(np.full(24, "local"), wpsi)
+    cells["dataset"] = np.repeat(["a", "b"], 12)
+    cells["fedavg"] = np.where((cells["dataset"] == "a") == (wpsi < 2.5), 1.0, 0.2)
+    learned = learn(cells)
+    assert learned.loss("rule") > 0 and not learned.helps
+    assert all(fit(cells[cells["dataset"] != name]) == rule for name, rule in zip("ab", learned.rules, strict=True))
+
+
+def test_measures_of_counts_are_those_of_runs() -> None:
+    values = measure([[9, 1], [2, 8]])
+    assert set(values) == set(MEASURES)
+    assert values["majority"] == 0.85 and values["num_clients"] == 2
+
+
+def test_advice_names_the_runs_it_is_known_from_and_its_limits() -> None:
+    skewed = advise(np.kron(np.eye(3, dtype=int), np.ones((10, 1), int)) * 50)
+    assert skewed.method == known().rule.above
+    assert len(skewed.rows) == 5 and "docs/results.md" in skewed.source
+    assert not any("it is a guess" in sentence for sentence in skewed.sentences)
+    assert any("this one has 2: it is a guess" in sentence for sentence in advise([[5, 4], [4, 5]]).sentences)
+
+
+def test_the_study_prints_and_writes_what_it_learned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "advice.json"
+    assert clustpsi("study", "advice", "--output", str(output)) == 0
+    printed = capsys.readouterr().out
+    learned = known()
+    assert f"{learned.near('rule')} of {len(learned.cells)}" in printed and "always prior_pfl:plain" in printed
+    assert json.loads(output.read_text())["rule"]["measure"] == learned.rule.measure
+    assert clustpsi("study", "advice", str(PUBLISHED / "acs_income.csv")) == 2
+    assert "two data sets at least" in capsys.readouterr().err
+
+
+def test_cells_without_all_kinds_teach_nothing() -> None:
+    with pytest.raises(ClustPSIError, match="a rule needs runs of fedavg"):
+        find_cells(map(recorded_runs, ("cifar10", "sent140")))
+    assert set(known().datasets) == {"acs_income", "amazon_reviews", "fmnist", "serengeti"}

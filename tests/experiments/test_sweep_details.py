@@ -1,0 +1,110 @@
+"""A sweep's worker against plain runs, and what a sweep counts."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clustpsi.experiments.grid import grid
+from clustpsi.experiments.sweep import Sweep
+from clustpsi.experiments.workers import Event, Outcome, Step, Worker
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import run
+from clustpsi.runs.sources import Sources
+from clustpsi.runs.store import RunFolder, Store
+from helpers import clustpsi
+
+TINY = {"num_clients": 4, "comm_rounds": 2, "local_epochs": 1}
+
+
+def identified(values: dict[str, Any]) -> list[Config]:
+    """Runs that know their data."""
+    known, unknown = Sources().identify(grid(TINY | values))
+    assert not unknown
+    return known
+
+
+def contents(folder: RunFolder) -> dict[str, bytes]:
+    """Every file of a run but the one that tells the time."""
+    return {path.name: path.read_bytes() for path in folder.path.iterdir() if path.name not in ("timing.json", ".lock")}
+
+
+def test_a_worker_with_several_seeds_and_partitions_gives_what_plain_runs_give(tmp_path: Path) -> None:
+    """It keeps a cell for the next run: only if that is on the same partition, with the same seed and settings."""
+    runs = identified({"seeds_list": "1,2", "similarity": 0, "agg_method": "fedavg,local"})
+    runs += identified({"seeds_list": 2, "similarity": 0, "lr": 0.1}) + identified({"seeds_list": 2, "similarity": 1})
+    assert len(runs) == 6
+    plain, sweep, worker = Store(tmp_path / "plain"), Store(tmp_path / "sweep"), Worker(None)
+    for config in runs:
+        assert worker.execute(config, sweep) == Outcome("finished")
+        assert contents(sweep.folder(config)) == contents(run(config, plain))
+
+
+def test_a_worker_reports_every_round_once(tmp_path: Path) -> None:
+    steps, (config,) = list[Step](), identified({"seeds_list": 1})
+    Worker(None).execute(config, Store(tmp_path), steps.append)
+    assert [(step.round, step.num_rounds) for step in steps] == [(0, 2), (1, 2), (2, 2)]
+    assert steps[-1].accuracy == Store(tmp_path).folder(config).summary()["last"]["global_accuracy"]
+
+
+def test_a_run_that_another_process_holds_is_locked_and_not_failed(tmp_path: Path) -> None:
+    store, (config,) = Store(tmp_path), identified({"seeds_list": 1})
+    with store.folder(config).locked():
+        outcome = Worker(None).execute(config, store)
+    assert outcome.status == "locked" and "another process" in outcome.reason
+    assert Worker(None).execute(config, store).status == "finished"
+
+
+def test_a_worker_looks_for_data_where_it_is_told(tmp_path: Path) -> None:
+    config = Config(dataset="fmnist", num_clients=4).checked()
+    outcome = Worker(tmp_path / "my data").execute(config, Store(tmp_path / "runs"))
+    assert outcome.status == "failed" and str(tmp_path / "my data") in outcome.reason
+
+
+class Pool:
+    """A worker whose runs end as they are told to."""
+
+    size = 1
+
+    def __init__(self, outcomes: dict[Config, Outcome]) -> None:
+        self.outcomes = outcomes
+
+    def submit(self, worker: int, config: Config) -> None:
+        self.config = config
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        yield 0, self.outcomes.get(self.config, Outcome("finished"))
+
+    def close(self) -> None:
+        pass
+
+
+def test_only_runs_that_this_sweep_has_finished_count_as_computed(tmp_path: Path) -> None:
+    runs = grid(TINY | {"seeds_list": "1,2,3,4,5"})
+    sweep = Sweep(runs, Store(tmp_path))
+    sweep.go(Pool({runs[1]: Outcome("failed", "no luck"), runs[2]: Outcome("infeasible", "no partition")}))
+    assert (sweep.computed, len(sweep.finished), len(sweep.failed), len(sweep.infeasible)) == (3, 3, 1, 1)
+
+
+def test_finding_27_a_sweep_mentions_clients_that_were_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("--num-clients", "3", "--non-iid-param", "1", "--comm-rounds", "1", "--local-epochs", "1")
+    settings += ("--seeds-list", "0", "--agg-method", "fedavg,fedprox", "--optimizer", "sgd", "--lr", "1e38")
+    assert clustpsi("run", *settings, "--output", str(tmp_path)) == 0
+    grid = ("sweep", *settings, "--partitioner", "dirichlet", "--output", str(tmp_path))
+    capsys.readouterr()
+    assert clustpsi(*grid) == 0
+    told = capsys.readouterr().err.splitlines()
+    note = "2 of 2 updates were missing or not finite and omitted (2 clients, see left_out.csv)"
+    assert f"note: digits, dirichlet 1, 3 clients, fedavg, seed 0: {note}" in told
+    assert len([line for line in told if line.startswith("note: ")]) == 2
+    monkeypatch.setattr("clustpsi.cli.sweep.MOST_NOTES", 1)
+    assert clustpsi(*grid) == 0
+    assert "note: 1 run more with notes (--json has them all)" in capsys.readouterr().err.splitlines()
+    assert clustpsi(*grid, "--json") == 0
+    assert [each["notes"] for each in json.loads(capsys.readouterr().out)["notes"]] == [[note]] * 2
+    assert clustpsi(*grid, "--quiet") == 0
+    assert "note:" not in capsys.readouterr().err

@@ -1,0 +1,220 @@
+"""The explorer in a real browser: sliders, training, tables, two tabs, and who is let in."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from browser import chromium
+from clustpsi.explorer.library import Library
+from clustpsi.explorer.settings import Settings
+from clustpsi.explorer.view import Views
+from helpers import clustpsi
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+PATIENCE = 120_000  # milliseconds, on a very busy machine
+QUICK = "partitioner=iid&num_clients=4&agg_method=fedavg&local_epochs=1"
+SAME = ("config.json", "clients.csv", "rounds.csv", "summary.json")  # of two runs with the same settings
+
+
+class Started:
+    """A running ``clustpsi explore``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "clustpsi", "explore", "--port", "0", "--output", str(folder)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().removeprefix("open ").strip()
+
+    def end(self) -> tuple[int, str]:
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=240)
+        return self.process.returncode, said
+
+
+@pytest.fixture(scope="module")
+def explorer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
+    started = Started(tmp_path_factory.mktemp("explorer"))
+    yield started
+    if started.process.poll() is None:
+        started.end()
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with chromium() as started:
+        yield started
+
+
+def expect(locator: "Locator") -> Any:
+    """What a locator is expected to become, sooner or later."""
+    from playwright.sync_api import expect as expected
+
+    expected.set_options(timeout=PATIENCE)
+    return expected(locator)
+
+
+@contextlib.contextmanager
+def tab(browser: "Browser", explorer: Started, query: str = "", of: "Page | None" = None) -> "Iterator[Page]":
+    """The page, once it shows a federation; nothing may have gone wrong in the browser when it is closed."""
+    context = browser.new_context(viewport={"width": 1300, "height": 900}) if of is None else of.context
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.goto(f"{explorer.address}&{query}")
+    expect(fact(page, "wpsi")).to_have_text(re.compile(r"^[\d.,]+$"))
+    yield page
+    assert wrong == []
+    page.close() if of is not None else context.close()
+
+
+def fact(page: "Page", key: str) -> "Locator":
+    """A number of the page, by the key of its explanation."""
+    return page.locator(f"#fact-{key}")
+
+
+def query(page: "Page") -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def test_a_slider_changes_the_numbers_and_the_address_brings_them_back(
+    browser: "Browser", explorer: Started, tmp_path: Path
+) -> None:
+    with tab(browser, explorer, "num_clients=10&non_iid_param=0.5") as page:
+        before = fact(page, "wpsi").inner_text()
+        page.locator("#alpha-slide").focus()
+        for _ in range(4):
+            page.keyboard.press("ArrowRight")
+        expect(page.locator("#alpha")).to_have_value("0.79")  # 10 ** (log10(0.5) + 4 * 0.05), two digits
+        expect(fact(page, "wpsi")).not_to_have_text(before)
+        after = fact(page, "wpsi").inner_text()
+        settings = Settings(num_clients=10, non_iid_param=0.79)
+        found = Views(Library(tmp_path)).view(settings)
+        assert after == f"{found.diagnosis.measures['wpsi']:.3g}"
+        expect(fact(page, "cluster")).to_have_text(str(found.diagnosis.clustering.n_clusters_))
+        assert query(page)["non_iid_param"] == "0.79"
+        expect(page.locator("#command")).to_contain_text("--non-iid-param 0.79 --num-clients 10")
+
+        page.reload()
+        expect(fact(page, "wpsi")).to_have_text(after)
+        expect(page.locator("#alpha")).to_have_value("0.79")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Label counts").click()
+        assert download.value.path().read_text() == found.label_counts_csv()
+
+
+def test_training_starts_progresses_stops_and_equals_the_command_line(
+    browser: "Browser", explorer: Started, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tab(browser, explorer, f"{QUICK}&comm_rounds=100000") as page:
+        page.get_by_role("button", name="Start training").click()
+        row = page.locator("#progress tbody tr")
+        expect(row.locator("td").nth(0)).to_contain_text("of 100000")
+        expect(page.locator("#chart-training .js-line")).not_to_have_count(0)
+        reached = row.locator("td").nth(0).inner_text()
+        expect(row.locator("td").nth(0)).not_to_have_text(reached)  # it goes on
+        page.get_by_role("button", name="Stop").click()
+        expect(row).to_contain_text("stopped")
+        page.locator("#comm_rounds").fill("3")
+        expect(page.locator("#command")).to_contain_text("--comm-rounds 3")
+        page.get_by_role("button", name="Start training").click()
+        expect(row).to_contain_text("finished")
+        expect(row).to_contain_text("3 of 3")
+        accuracy = row.locator("td").nth(1).inner_text()
+        command = page.locator("#command").inner_text().split()
+
+    runs = {path.name: path for path in (explorer.folder / "runs").iterdir() if (path / "summary.json").exists()}
+    assert clustpsi(*command[1:], "--output", str(tmp_path / "runs"), "--quiet") == 0
+    theirs = [path for path in (tmp_path / "runs").iterdir() if path.name in runs]
+    assert len(theirs) == 1 == len(runs)
+    for name in SAME:
+        assert (theirs[0] / name).read_bytes() == (runs[theirs[0].name] / name).read_bytes()
+    assert accuracy in capsys.readouterr().out
+
+
+def test_tables_are_shown_refused_and_never_run(browser: "Browser", explorer: Started, tmp_path: Path) -> None:
+    evil = "<img src=x onerror=document.title='evil'>"
+    good = tmp_path / f"{evil.replace('/', '')}.csv"
+    good.write_text(f"client,{evil},<b>b</b>\n{evil},90,10\n<script>alert(1)</script>,10,90\nc,50,40\n")
+    bad = tmp_path / "bad.parquet"
+    bad.write_bytes(b"PAR1 this is no table")
+    with tab(browser, explorer) as page:
+        upload = page.locator("#upload input[type=file]")
+        upload.set_input_files(bad)
+        expect(page.locator("#table-message")).to_contain_text("bad.parquet cannot be read as Parquet")
+        assert str(explorer.folder) not in page.locator("#table-message").inner_text()
+        expect(fact(page, "client")).to_have_text("20")  # what was there stays
+        upload.set_input_files(good)
+        expect(fact(page, "client")).to_have_text("3")
+        expect(page.locator("#dataset")).to_contain_text(evil)
+        expect(page.locator("#chart-partition")).to_contain_text("<script>alert(1)<…")
+        expect(page.locator("#chart-mix .heatmaplayer image, #chart-mix .hm image").first).to_be_attached()
+        assert page.title() == "clustpsi explorer" and page.locator("img[src=x]").count() == 0
+        page.get_by_role("button", name="Start training").click()
+        expect(page.locator("#train-message")).to_contain_text("label counts cannot be trained on")
+        rows = tmp_path / "rows.csv"
+        rows.write_text("site,kind,x\n" + "".join(f"s{i % 3},{'ab'[i % 5 < 2]},{i}\n" for i in range(60)))
+        upload.set_input_files(rows)
+        expect(page.locator("#message")).to_contain_text("choose the columns of the label and of the client")
+        for name, column in (("label", "kind"), ("client", "site")):
+            page.locator(f"#{name}").click()
+            page.get_by_role("option", name=column).click()
+            page.keyboard.press("Escape")
+        expect(fact(page, "skew")).to_have_text("2")
+        expect(page.locator("#message")).to_be_empty()
+        expect(page.locator("#command")).to_contain_text("--dataset rows.csv --label kind --client site")
+
+
+def test_two_tabs_do_not_disturb_each_other(browser: "Browser", explorer: Started) -> None:
+    with tab(browser, explorer, f"{QUICK}&seed=1&comm_rounds=100000") as first:
+        first.get_by_role("button", name="Start training").click()
+        before = fact(first, "wpsi").inner_text()
+        with tab(browser, explorer, "num_clients=7&seed=2", of=first) as second:
+            expect(second.get_by_role("button", name="Stop")).to_be_disabled()
+            second.locator("#num_clients").fill("9")
+            expect(fact(second, "client")).to_have_text("9")
+            assert second.locator("#progress tr").count() == 0
+        expect(first.locator("#progress")).to_contain_text("of 100000")
+        assert fact(first, "wpsi").inner_text() == before
+        assert query(first)["num_clients"] == "4"
+
+
+def test_the_paper_live(browser: "Browser", explorer: Started) -> None:
+    with tab(browser, explorer) as page:
+        page.get_by_text("The paper, live").click()
+        row = page.locator("#paper-table tbody tr").filter(has_text="FedAvg").first
+        expect(row).to_contain_text("0.64 ± 0.01")  # what the paper reports for ACSIncome at alpha 0.3
+        page.locator("#paper-dataset").click()
+        page.get_by_role("option", name="Serengeti").click()
+        expect(page.locator("#paper-table caption")).to_contain_text("Serengeti")
+        assert query(page)["paper_dataset"] == "serengeti"
+
+
+def test_ctrl_c_ends_the_explorer_and_what_it_trains(explorer: Started) -> None:
+    children = _children(explorer.process.pid)
+    code, said = explorer.end()
+    assert code == 130 and "stopped" in said and "Traceback" not in said
+    assert children
+    patience = time.monotonic() + PATIENCE / 1000  # the system's own helper of processes ends a moment later
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+
+
+def _children(parent: int) -> list[int]:
+    """Processes that a process has started; the training of the second test's tab is still under way."""
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True).stdout
+    return [int(line) for line in found.split()]

@@ -1,0 +1,160 @@
+"""SuperLink and SuperNodes as real processes: the same results as in the simulator, and nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import run
+from clustpsi.runs.store import RunFolder, Store
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "federation"
+METHOD = "clust_psi_pfl:tau_clusters=2"
+CONFIG = Config(num_clients=3, non_iid_param=0.5, agg_method=METHOD, comm_rounds=1, local_epochs=1, fraction=1.0)
+MARK = "CLUSTPSI_TEST_MARK"
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
+
+
+class Up:
+    """``clustpsi federation up`` as a process, and all processes that come of it."""
+
+    def __init__(self, output: Path, *more: str, nodes: int = 3, rounds: int = 1) -> None:
+        self.mark, self.log = uuid4().hex, output.with_suffix(".log")
+        self.command = [
+            *(sys.executable, "-m", "clustpsi", "federation", "up", "--nodes", str(nodes), "--dataset", "digits"),
+            *("--agg-method", METHOD, "--non-iid-param", "0.5", "--comm-rounds", str(rounds), "--local-epochs", "1"),
+            *("--fraction", "1", "--output", str(output), "--connect", "300", *more),
+        ]
+        with self.log.open("ab") as log:
+            env = {**os.environ, MARK: self.mark}
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, env=env, start_new_session=True)
+
+    def processes(self, word: str = "") -> list[int]:
+        """Processes that this command, or anything it started, has started."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            try:
+                if folder.name.isdigit() and f"{MARK}={self.mark}".encode() in (folder / "environ").read_bytes():
+                    said = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                    if word in said and said.strip() and state != "Z":
+                        found.append(int(folder.name))
+            except OSError:  # it is gone, or somebody else's
+                continue
+        return found
+
+    def wait_for(self, what: Callable[[], bool], seconds: float = 400) -> None:
+        end = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < end and self.process.poll() is None, self.log.read_text()
+            time.sleep(0.2)
+
+    def wait_for_round(self, number: int) -> None:
+        self.wait_for(lambda: f"round {number}/" in self.log.read_text())
+
+    def end(self, seconds: float = 900) -> int:
+        return self.process.wait(seconds)
+
+    def check_gone(self) -> None:
+        """Nothing of it is left."""
+        end = time.monotonic() + 60
+        while (left := self.processes()) and time.monotonic() < end:
+            time.sleep(0.5)
+        assert not left
+
+
+def only_run(output: Path) -> RunFolder:
+    (folder,) = Store(output)
+    return folder
+
+
+def check_same(output: Path, simulated: RunFolder) -> None:
+    ours, theirs = only_run(output), simulated
+    assert np.abs(ours.accuracy()["accuracy"] - theirs.accuracy()["accuracy"]).max() < 1e-5
+    assert np.abs(ours.accuracy()["loss"] - theirs.accuracy()["loss"]).max() < 1e-4
+    assert ours.clusters().tolist() == theirs.clusters().tolist()
+    assert ours.clients().equals(theirs.clients())
+
+
+def test_a_deployed_run_gives_what_the_simulator_gives(tmp_path: Path) -> None:
+    up = Up(tmp_path / "runs", "--save-models")
+    assert up.end() == 0, up.log.read_text()
+    up.check_gone()
+    assert "Clust-PSI-PFL" in up.log.read_text()
+    check_same(tmp_path / "runs", run(CONFIG, Store(tmp_path / "simulated")))
+    assert (only_run(tmp_path / "runs") / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_nothing_behind_and_the_run_goes_on(tmp_path: Path) -> None:
+    up = Up(tmp_path / "runs", rounds=4)
+    up.wait_for_round(1)
+    time.sleep(8)  # of the next one
+    up.process.send_signal(signal.SIGINT)
+    assert up.end(60) == 130
+    up.check_gone()
+    assert "stopped" in up.log.read_text()
+    again = Up(tmp_path / "runs", "--resume", rounds=4)
+    assert again.end() == 0, again.log.read_text()
+    check_same(tmp_path / "runs", run(replace(CONFIG, comm_rounds=4), Store(tmp_path / "simulated")))
+
+
+@pytest.mark.slow
+def test_a_killed_command_takes_its_processes_with_it(tmp_path: Path) -> None:
+    up = Up(tmp_path / "runs")
+    up.wait_for(lambda: len(up.processes("flower-supernode")) == 3)
+    up.process.kill()
+    up.end()
+    up.check_gone()
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_in_a_round_is_left_out(tmp_path: Path) -> None:
+    up = Up(tmp_path / "runs", "--deadline", "40", rounds=3)
+    up.wait_for_round(0)
+    for process in [*up.processes("--partition-id 1"), *up.processes('name="1"')]:
+        os.kill(process, signal.SIGKILL)
+    assert up.end() == 0, up.log.read_text()
+    up.check_gone()
+    assert "node '1' is left out" in up.log.read_text()
+    rounds = only_run(tmp_path / "runs").rounds()
+    assert rounds["left_out"].tolist()[-1] == 1
+    assert rounds["global_accuracy"].iloc[-1] > rounds["global_accuracy"].iloc[0]
+
+
+@pytest.mark.slow
+def test_a_killed_server_goes_on_from_its_last_finished_round(tmp_path: Path) -> None:
+    up = Up(tmp_path / "runs", rounds=3)
+    up.wait_for_round(1)
+    for process in up.processes("flwr-serverapp"):
+        os.kill(process, signal.SIGKILL)
+    assert up.end(120) == 2
+    up.check_gone()
+    assert "the server of the run ended" in up.log.read_text()
+    again = Up(tmp_path / "runs", "--resume", rounds=3)
+    assert again.end() == 0, again.log.read_text()
+    assert "round 0/3" not in again.log.read_text()
+    check_same(tmp_path / "runs", run(replace(CONFIG, comm_rounds=3), Store(tmp_path / "simulated")))
+
+
+@pytest.mark.slow
+def test_a_client_of_ones_own_is_deployed_with_one_command(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, EXAMPLES / "make_sites.py", tmp_path], check=True)
+    command = [
+        *(sys.executable, "-m", "clustpsi", "federation", "up", "--client", str(EXAMPLES / "sklearn_client.py")),
+        *("--data", str(tmp_path / "site-{n}.csv"), "--label", "species", "--agg-method", METHOD),
+        *("--comm-rounds", "2", "--output", str(tmp_path / "runs"), "--connect", "300"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert only_run(tmp_path / "runs").summary()["num_parameters"] == 12

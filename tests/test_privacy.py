@@ -1,0 +1,116 @@
+"""Noise on counts and summaries: its distribution, its budget, what it never tells."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from clustpsi.datasets.tables import from_arrays, from_table
+from clustpsi.features import TableFeatures, TableRows
+from clustpsi.privacy import discrete_laplace, noise_of, private_counts, private_summary, range_middles
+from clustpsi.runs.config import Config
+from clustpsi.runs.run import run
+from clustpsi.runs.store import Store
+
+COUNTS = np.array([[40, 3, 0, 12]])
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_noise_is_discrete_laplace(epsilon: float) -> None:
+    noise = discrete_laplace(np.random.default_rng(0), epsilon, (200_000,))
+    values = np.arange(-3, 4)
+    share = np.array([(noise == value).mean() for value in values])
+    expected = np.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(values))
+    assert np.abs(share - expected).max() < 0.005
+
+
+def test_the_likelihood_of_what_is_told_changes_by_at_most_the_budget() -> None:
+    """Counts of data that differ in one row, over many secrets: no answer is exp(epsilon) times as likely for one."""
+    epsilon = 1.0
+    told = []
+    for counts in (COUNTS, COUNTS - np.array([[0, 1, 0, 0]])):
+        told.append(np.array([private_counts(counts, counts, epsilon, None, f"{i}")[0][0, 1] for i in range(4_000)]))
+    for value in range(5):
+        one, other = ((each == value).mean() for each in told)
+        assert max(one / other, other / one) < math.exp(epsilon) * 1.3
+
+
+def test_training_and_test_counts_have_noise_of_their_own_and_a_summary_halves_the_budget() -> None:
+    zero = np.zeros((1, 20_000), np.int64) + 1000
+    for alone, epsilon in ((True, 1.0), (False, 0.5)):
+        train, test = private_counts(zero, zero, 1.0, None, "s", alone=alone)
+        assert np.corrcoef(train[0], test[0])[0, 1] < 0.05
+        assert train.std() == pytest.approx(math.sqrt(2 * math.exp(-epsilon)) / (1 - math.exp(-epsilon)), rel=0.05)
+
+
+def test_asking_twice_tells_no_more_and_another_secret_tells_something_else() -> None:
+    once, twice = (private_counts(COUNTS, COUNTS, 0.5, None, "mine")[0] for _ in range(2))
+    assert once.tolist() == twice.tolist()
+    others = [private_counts(COUNTS, COUNTS, 0.5, None, f"{i}")[0].tolist() for i in range(20)]
+    assert len({str(each) for each in others}) > 10
+    assert noise_of(None, "a").integers(2**60) != noise_of(None, "a").integers(2**60)
+
+
+def test_small_counts_are_told_as_none_but_a_client_keeps_a_row() -> None:
+    assert private_counts(COUNTS, COUNTS, None, 5, None)[0].tolist() == [[40, 0, 0, 12]]
+    assert private_counts(COUNTS, COUNTS, None, 50, None)[0].tolist() == [[1, 0, 0, 0]]
+    assert private_counts(COUNTS, COUNTS, None, None, None)[0].tolist() == COUNTS.tolist()
+
+
+def test_scales_from_noisy_summaries_are_near_the_true_ones() -> None:
+    rng = np.random.default_rng(0)
+    features = TableFeatures(("a", "b"))
+    clients = [TableRows(rng.normal((40, -3), (8, 1), (4000, 2))) for _ in range(10)]
+    summaries = [private_summary(features, rows, 2.0, None, f"{i}") for i, rows in enumerate(clients)]
+    merged = summaries[0]
+    for other in summaries[1:]:
+        merged = merged.merge(other)
+    for scaling in ("standard", "robust"):
+        first, second = replace(features, scaling=scaling).fit(merged).numbers
+        assert first.centre == pytest.approx(40, abs=2) and second.centre == pytest.approx(-3, abs=0.2)
+        assert first.spread == pytest.approx(8 if scaling == "standard" else 10.8, rel=0.25)
+        assert second.spread == pytest.approx(1 if scaling == "standard" else 1.35, rel=0.35)
+    # It survives the way to the server.
+    again = features.summary_from_dict(merged.as_dict())
+    assert features.fit(again) == features.fit(merged)
+
+
+def test_pure_noise_gives_no_scale() -> None:
+    features = TableFeatures(("a",))
+    (column,) = features.fit(private_summary(features, TableRows(np.full((3, 1), 7.0)), 0.01, None, "s")).numbers
+    assert np.isfinite(column.centre) and column.spread > 0
+
+
+def test_ranges_do_not_depend_on_data() -> None:
+    middles = range_middles()
+    assert len(middles) == 241 and (np.diff(middles) > 0).all() and middles[120] == 0
+
+
+def test_rare_names_and_words_are_never_told() -> None:
+    frame = pd.DataFrame({"town": ["rome"] * 900 + ["Mr Smith's"], "label": ["a", "b"] * 450 + ["a"]})
+    dataset = from_table(frame, label="label")
+    texts = from_arrays(["ship sea"] * 899 + ["secret ship"], ["a", "b"] * 450)
+    for secret in map(str, range(30)):
+        told = private_summary(dataset.features, dataset.rows, 1.0, None, secret).as_dict()
+        assert told["categories"][0]["names"] == ["rome"]
+        words = private_summary(texts.features, texts.rows, 50.0, None, secret).as_dict()["words"]
+        assert set(words["names"]) == {"ship", "sea"}
+    assert private_summary(dataset.features, dataset.rows, None, 2, None).as_dict()["categories"][0]["names"] == [
+        "rome"
+    ]
+    assert "secret" not in private_summary(texts.features, texts.rows, None, 2, None).as_dict()["words"]["names"]
+
+
+def test_a_simulation_shows_the_effect_and_repeats(tmp_path: Path) -> None:
+    config = Config(num_clients=5, non_iid_param=0.5, agg_method="clust_psi_pfl", comm_rounds=1, local_epochs=1)
+    plain, noisy, again = (
+        run(replace(config, dp_epsilon=epsilon), Store(tmp_path / name))
+        for name, epsilon in (("plain", None), ("noisy", 0.5), ("again", 0.5))
+    )
+    assert not plain.clients().equals(noisy.clients())
+    assert noisy.clients().equals(again.clients())
+    assert noisy.accuracy().equals(again.accuracy())
+    assert "dp_epsilon" not in plain.config().as_dict()
