@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ALARM = getattr(signal, "SIGALRM", None)  # Windows has none
 AGAIN = 0.05  # seconds until a Stopped that was lost is raised again
 
 
@@ -37,13 +38,17 @@ class Stopped(BaseException):
         )
 
 
+_raised = threading.Event()  # the main thread has the Stopped that was asked for
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Turn the signals into :class:`Stopped`; a signal that was ignored when the process started stays ignored."""
     if threading.current_thread() is not threading.main_thread():  # which alone may choose what signals do
         yield
         return
-    before = {each: signal.getsignal(each) for each in SIGNALS}
+    changed = SIGNALS if ALARM is None else (*SIGNALS, ALARM)
+    before = {each: signal.getsignal(each) for each in changed}
     hook = sys.unraisablehook
     sys.unraisablehook = lambda lost: _again(lost.exc_value) if isinstance(lost.exc_value, Stopped) else hook(lost)
     _handle(_stop)
@@ -67,6 +72,7 @@ def _handle(handler: Any) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    _raised.set()
     _handle(_end)
     raise Stopped(number)
 
@@ -77,16 +83,22 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _again(stopped: Stopped) -> None:
-    """Raise a Stopped again that was lost where Python cannot pass it on (JAX's callback of the garbage collector)."""
+    """Raise a Stopped again that was lost where Python cannot pass it on (JAX's callback of the garbage collector).
+
+    A signal that comes just before the main thread starts to wait does not end the waiting, so it comes again and again
+    until it is heard.  SIGALRM carries it: a late one is ignored, where a second SIGINT would end the process.
+    """
     _handle(_stop)
-    timer = threading.Timer(AGAIN, _send, (stopped.number,))
-    timer.daemon = True
-    timer.start()
+    _raised.clear()
 
+    def remind() -> None:
+        while not _raised.wait(AGAIN):
+            if ALARM is not None:
+                signal.pthread_kill(threading.main_thread().ident or 0, ALARM)
+            else:
+                signal.raise_signal(stopped.number)
+                return
 
-def _send(number: int) -> None:
-    """Send the signal to the main thread, which may be waiting."""
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident or 0, number)
-    else:  # Windows
-        signal.raise_signal(number)
+    if ALARM is not None:
+        signal.signal(ALARM, lambda _, frame: None if _raised.is_set() else _stop(stopped.number, frame))
+    threading.Thread(target=remind, daemon=True).start()
