@@ -923,6 +923,34 @@ def test_prior_pfl_goes_personal_only_where_held_out_rows_clearly_say_so() -> No
             np.testing.assert_allclose(own - shared, 0.5 * 3)
 
 
+@pytest.mark.parametrize(
+    ("rounds", "useful", "taken", "trained"), [(10, 99, 8, 8), (10, 2, 2, 4), (10, 1, 1, 2), (1, 9, 1, 1)]
+)
+def test_prior_pfl_trains_on_alone_while_that_is_clearly_better(
+    rounds: int, useful: int, taken: int, trained: int
+) -> None:
+    """Each time for as long again, for no more rounds than the run has; up to ``useful`` rounds alone help."""
+
+    class Alone(Judging):
+        def readings(self, order: HeldOutLosses) -> Any:
+            moved = (
+                0.0
+                if isinstance(order.model, Model)
+                else order.model[0].parameters[0] - self.asked[0].model.parameters[0]
+            )
+            return super().readings(order) - min(moved, useful)
+
+    setting = make_setting([10] * 9, num_rounds=rounds)
+    server, method = Alone(counts=COUNTS), PriorPFL(momentum=0, calibrate_every=99, earlier=False)
+    state = play(method, setting, server, rounds)[-1]
+    personal = [order for order in server.trained if order.purpose == "personal"]
+    assert len(personal) == trained and all(order.holds_start for order in personal)
+    table = method.tables(setting, state)["calibration"]
+    assert table["rounds_alone"].tolist()[-1] == taken and table["personal"].tolist()[-1] == 1
+    deployed = method.deploy(setting, state)
+    np.testing.assert_allclose(deployed.models[1].parameters - deployed.models[0].parameters, taken)
+
+
 def test_prior_pfl_goes_back_to_a_model_that_was_clearly_better() -> None:
     class Worse(Judging):
         """The first model that is asked about is better than later ones by ``gap`` a client."""

@@ -214,6 +214,22 @@ def test_prior_pfl_beats_fedavg_under_label_skew_alone_and_inside_clusters(cell:
     assert inside > fedavg + 0.05
 
 
+def test_prior_pfl_ends_in_local_training_where_clients_have_nothing_in_common() -> None:
+    """Every other client sees the opposite of what the others see, so no shared model can serve both."""
+    rng = np.random.default_rng(0)
+    labels = [rng.integers(0, 3, 80) for _ in range(12)]
+    x = np.eye(3)[np.concatenate(labels)] * 2 + rng.normal(size=(960, 3))
+    x[np.arange(960) // 80 % 2 == 1] *= -1
+    config = replace(CONFIG, comm_rounds=8)
+    cell = open_federation(federate(x, labels, test=30), config)
+    local, shared, prior = (
+        accuracies(spec, cell, play(spec, cell, config, rounds=8), config).mean()
+        for spec in ("local", "prior_pfl:personal=false:hold_out=0.2", "prior_pfl:hold_out=0.2")
+    )
+    assert shared < local - 0.2
+    assert prior > local - 0.03
+
+
 @dataclass(frozen=True)
 class PlainPrior(SingleModel):
     """prior_pfl as it was before it held rows out, written down once more."""

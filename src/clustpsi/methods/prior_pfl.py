@@ -31,7 +31,7 @@ from clustpsi.methods.readings import AS_TRAINED, PRIOR_ALONE, READINGS, Reading
 from clustpsi.orders import Deployment, HeldOutLosses, HoldOut, LabelCounts, Model, Newcomers, Train, Work, log_shares
 
 # Of the table of calibrations: what was chosen, and the loss of all held-out rows of those concerned under it.
-COLUMNS = ("round", "model_of_round", "scale", "mix", "personal", "loss")
+COLUMNS = ("round", "model_of_round", "scale", "mix", "personal", "rounds_alone", "loss")
 # How far a client's model may go from the shared one towards its own, if it goes at all.
 PERSONAL_SHARES = (0.5, 1.0)
 
@@ -42,7 +42,7 @@ class PriorPFL(FedAvgM):
 
     Memory: counts (of labels), kept (the same without held-out rows) and what they have in common; since the last
     calibration its reading, the clients' losses and whose round's model it is; where clients have personal models,
-    model_of_client and personal_reading.
+    model_of_client, personal_reading and personal_losses.
     """
 
     name: ClassVar[str] = "prior_pfl"
@@ -76,7 +76,7 @@ class PriorPFL(FedAvgM):
     calibrate: bool = option(True, "scale the model's logits next to the prior by held-out losses")
     calibrate_every: int = option(10, "rounds between two calibrations; the last round always is one", least=1)
     earlier: bool = option(True, "go back to an earlier calibration's model where that is clearly better")
-    personal: bool = option(True, "fine-tune the last model for each client where that is clearly better")
+    personal: bool = option(True, "fine-tune the last model for each client, as long as that is clearly better")
     evidence: float = option(2.0, "standard errors by which a held-out gain must exceed 0 to be clear", least=0)
 
     # ------------------------------------------------------------------------------------------------- training
@@ -140,40 +140,66 @@ class PriorPFL(FedAvgM):
             elif clearly_better(before.memory["losses"], now.memory["losses"], self.evidence):
                 taken = before
         state = replace(state, models=taken.models, memory={**state.memory, **taken.memory}, parts=parts)
-        return self._noted(state, t, 0.0, Reading(*state.memory["reading"].tolist()), state.memory["losses"])
+        return self._noted(state, t, Reading(*state.memory["reading"].tolist()), state.memory["losses"])
 
     def _personalized(self, setting: Setting, state: State) -> Work[State]:
-        """Give clients models of their own, all the same share of the way, where held-out rows clearly say so."""
-        shared, t = state.models[0], setting.num_rounds
+        """Give clients models of their own, where held-out rows clearly say so.
+
+        All of them go the same share of the way from the shared model to the one that they fine-tune.  Where the whole
+        way is clearly best, they train on alone, each time for as long again, while that is clearly better and for no
+        more rounds than the run has: where clients have nothing in common, this ends in local training.
+        """
+        shared = state.models[0]
         able = np.flatnonzero(impurity(state.memory["kept"]) > 0)
-        clients = setting.clients[able]
-        trained = yield replace(
-            self.local(setting, state, clients),
+        order = replace(
+            self.local(setting, state, setting.clients[able]),
             average_over="all",
             each=True,
-            holds_start=state.memory["model_of_round"] == t,  # since the calibration
+            holds_start=state.memory["model_of_round"] == setting.num_rounds,  # since the calibration
             keeps_model=True,
             purpose="personal",
         )
-        own = [shared if model is None else model for model in trained.models]
-        order, least = self._losses(setting, state, clients, shared), state.memory["losses"][able]
+        own = yield from _trained(order, [shared] * len(able))
+        rounds = 1
         for share in PERSONAL_SHARES:
             mixed = [between(shared, model, share) for model in own]
-            losses = yield replace(order, model=mixed, holds_model=True, purpose="personal")
-            best = chosen(losses, self.evidence)
-            if clearly_better(losses[:, best], least, self.evidence):
-                least = losses[:, best]
-                model_of_client = np.zeros(len(setting.clients), np.int64)
-                model_of_client[able] = 1 + np.arange(len(able))
-                memory = {"model_of_client": model_of_client, "personal_reading": np.array(READINGS[best])}
-                state = replace(state, models=(shared, *mixed), memory={**state.memory, **memory})
-                state = self._noted(state, t, share, READINGS[best], least)
+            better = yield from self._with_personal(setting, state, able, mixed, share, rounds)
+            state = better or state
+        while better is not None and 2 * rounds <= setting.num_rounds:
+            for _ in range(rounds):
+                own = yield from _trained(replace(order, start=own, holds_start=True), own)
+            rounds *= 2
+            better = yield from self._with_personal(setting, state, able, own, 1.0, rounds)
+            state = better or state
         return state
 
+    def _with_personal(
+        self, setting: Setting, state: State, able: NDArray[np.int64], models: list[Model], share: float, rounds: int
+    ) -> Work[State | None]:
+        """The state with these models of the able clients; None if they are not clearly better than what there is."""
+        order = self._losses(setting, state, setting.clients[able], state.models[0])
+        losses = yield replace(order, model=models, holds_model=True, purpose="personal")
+        best = chosen(losses, self.evidence)
+        least = state.memory.get("personal_losses", state.memory["losses"][able])
+        if not clearly_better(losses[:, best], least, self.evidence):
+            return None
+        model_of_client = np.zeros(len(setting.clients), np.int64)
+        model_of_client[able] = 1 + np.arange(len(able))
+        memory = {
+            **state.memory,
+            "model_of_client": model_of_client,
+            "personal_reading": np.array(READINGS[best]),
+            "personal_losses": losses[:, best],
+        }
+        state = replace(state, models=(state.models[0], *models), memory=memory)
+        return self._noted(state, setting.num_rounds, READINGS[best], losses[:, best], share, rounds)
+
     @staticmethod
-    def _noted(state: State, t: int, share: float, reading: Reading, losses: NDArray[np.float64]) -> State:
+    def _noted(
+        state: State, t: int, reading: Reading, losses: NDArray[np.float64], share: float = 0.0, rounds: int = 0
+    ) -> State:
         """The state with a line more in the table of calibrations."""
-        line = (t, float(state.memory["model_of_round"]), *reading, share, float(np.nansum(losses)))
+        line = (t, float(state.memory["model_of_round"]), *reading, share, rounds, float(np.nansum(losses)))
         lines = np.vstack([state.memory.get("calibrations", np.zeros((0, len(COLUMNS)))), line])
         return replace(state, memory={**state.memory, "calibrations": lines})
 
@@ -181,7 +207,7 @@ class PriorPFL(FedAvgM):
         if "calibrations" not in state.memory:
             return {}
         columns = dict(zip(COLUMNS, state.memory["calibrations"].T, strict=True))
-        whole = ("round", "model_of_round")
+        whole = ("round", "model_of_round", "rounds_alone")
         return {"calibration": {key: each.astype(np.int64) if key in whole else each for key, each in columns.items()}}
 
     def _losses(self, setting: Setting, state: State, clients: NDArray[np.int64], model: Model) -> HeldOutLosses:
@@ -239,6 +265,12 @@ class PriorPFL(FedAvgM):
         """Label counts of what the clients train on."""
         counts: NDArray[np.int64] = state.memory["kept"][np.searchsorted(setting.clients, clients)]
         return counts
+
+
+def _trained(order: Train, before: list[Model]) -> Work[list[Model]]:
+    """Every client's model after an order; the one before for a client that does not answer."""
+    trained = yield order
+    return [old if new is None else new for old, new in zip(before, trained.models, strict=True)]
 
 
 def between(shared: Model, own: Model, share: float) -> Model:
