@@ -3,7 +3,8 @@
 Header (metadata ``clustpsi``): format, versions, method, config, classes, clients, features, columns, network, and how
 newcomers are placed.  Tensors, K clients, C classes, M models:
 
-parameters, buffers     (M, ...)  the different models, a line each
+parameters, buffers     (M, ...)  the different models, one line each; the parameters as differences from the first
+                                  model where that is smaller (parameters.first, .counts, .places, .values)
 model_of_client         (K,)      which one each client uses
 log_prior               (K, C)    what is added to each client's logits, where the method has it
 scale                   (K,)      what each client's logits are multiplied by before, where the method has it
@@ -33,6 +34,7 @@ from clustpsi.files import write_atomically
 from clustpsi.orders import Deployment, Model, Newcomers
 from clustpsi.psi_space import PSICentres
 from clustpsi.saved import NAME
+from clustpsi.saved.differences import packed, unpacked
 from clustpsi.saved.model import SavedModel
 
 KEY = "clustpsi"  # of the JSON among the metadata
@@ -114,7 +116,7 @@ def _pack(model: SavedModel) -> tuple[Arrays, dict[str, Any]]:
         "newcomers.models": distinct.add(newcomers.models),
         "newcomers.federation": newcomers.federation,
     }
-    arrays |= {"parameters": np.stack(distinct.parameters), "buffers": np.stack(distinct.buffers)}
+    arrays |= {**packed("parameters", np.stack(distinct.parameters)), "buffers": np.stack(distinct.buffers)}
     optional: dict[str, NDArray[Any] | None] = {
         "log_prior": deployment.log_prior,
         "scale": deployment.scale,
@@ -152,7 +154,7 @@ def _pack(model: SavedModel) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> SavedModel:
-    models = tuple(Model(*each) for each in zip(arrays["parameters"], arrays["buffers"], strict=True))
+    models = tuple(Model(*each) for each in zip(unpacked("parameters", arrays), arrays["buffers"], strict=True))
     columns, network, clustering = header["columns"], header["network"], header["clustering"]
     vectors = None
     if "word_vectors" in arrays:
