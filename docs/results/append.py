@@ -1,4 +1,4 @@
-"""Append runs to a CSV of recorded runs.
+"""Append runs to a CSV of recorded runs; a run that was made again takes its old place.
 
     python docs/results/append.py src/clustpsi/recorded/acs_income.csv runs/acs_income
 
@@ -26,5 +26,7 @@ if __name__ == "__main__":
         finished = old["status"] == "finished"
         old.loc[finished & old["content"].isna(), "content"] = old["dataset"].map(contents)
         tables = [old, new]
-    runs = pd.concat(tables, ignore_index=True).drop_duplicates(KEY, keep="first")
-    target.write_text(write_runs(runs))
+    runs = pd.concat(tables, ignore_index=True)
+    latest = runs.drop_duplicates(KEY, keep="last").set_index(KEY)
+    places = pd.MultiIndex.from_frame(runs[KEY].drop_duplicates())
+    target.write_text(write_runs(latest.loc[places].reset_index()[runs.columns]))
