@@ -209,6 +209,21 @@ def test_label_counts_get_a_report_too(tmp_path: Path, monkeypatch: pytest.Monke
         assert shown.evaluate("window.hacked") is None and HOSTILE[0] in words
 
 
+def test_classes_that_are_called_by_numbers_stand_beside_their_own_rows(tmp_path: Path, browser: "Browser") -> None:
+    counts = pd.DataFrame([[5, 90, 1], [3, 1, 40], [80, 2, 9]], columns=["2", "0", "1"], index=["3", "1", "2"])
+    counts.to_csv(tmp_path / "counts.csv", index_label="client")
+    given = [str(tmp_path / "counts.csv"), "--client", "client", "--report", str(tmp_path / "report.html"), "--quiet"]
+    assert clustpsi("diagnose", *given) == 0
+    beside = """(box, axis) => [...box.querySelectorAll(`.${axis}tick text`)]
+        .map((text) => [text.getBoundingClientRect(), text.textContent])
+        .sort(([a], [b]) => axis === "x" ? a.x - b.x : a.y - b.y).map(([_, text]) => text)"""
+    with opened(browser, tmp_path / "report.html") as shown:
+        for title, trace, axis in (("Who has which", 0, "y"), ("PSI by client", 1, "y2"), ("Labels of the", 0, "x")):
+            box = shown.locator(f'.chart[aria-label^="{title}"]').first
+            drawn = box.evaluate(f"(box) => [...box._fullData[{trace}].{axis[0]}]")
+            assert box.evaluate(beside, axis) == drawn and set(drawn) == {"0", "1", "2"}
+
+
 # ------------------------------------------------------------------------------------------------------------- the file
 
 

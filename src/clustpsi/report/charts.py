@@ -109,12 +109,12 @@ def label_heat_map(
     groups = None if clusters is None else np.asarray(clusters)[order]
     table = table[order]
     named = [client_names[i] for i in order]
-    places = _places(named, groups)
+    places, rows = _places(named, groups), _places(class_names)
     heat = {
         "type": "heatmap",
         "z": _packed(table.T / table.sum(axis=1)),
         "x": places,
-        "y": _places(class_names),
+        "y": rows,
         "customdata": _packed(table.T),
         "hovertemplate": "%{x}<br>%{y}: %{z:.1%} (%{customdata:,} samples)<extra></extra>",
         **_colours(theme.shares, 0, 1, ("0%", "50%", "100%")),
@@ -123,7 +123,7 @@ def label_heat_map(
     layout = {
         "height": min(220 + _row_height(len(class_names)) * len(class_names), 620),
         "xaxis": _columns(named, places, f"{counted(len(named), 'client')}{by}"),
-        "yaxis": _rows(class_names, "class"),
+        "yaxis": _rows(class_names, rows, "class"),
         **_group_marks(groups, theme),
     }
     return _chart([heat], layout, theme)
@@ -234,7 +234,7 @@ def psi_terms(
     signed = (np.sign(excess) * parts)[np.ix_(order, classes)].T
     named, labels = [client_names[i] for i in order], [class_names[c] for c in classes]
     most = float(np.quantile(parts, 0.995)) or float(parts.max()) or 1.0
-    places = _places(named)
+    places, rows = _places(named), _places(labels)
     bars = {
         "type": "bar",
         "x": places,
@@ -248,7 +248,7 @@ def psi_terms(
         "type": "heatmap",
         "z": _packed(signed),
         "x": places,
-        "y": _places(labels),
+        "y": rows,
         "customdata": _packed(shares[np.ix_(order, classes)].T),
         "hovertemplate": "%{x}<br>%{y}: %{customdata:.1%} of its samples, PSI term %{z:+.3f}<extra></extra>",
         "xaxis": "x",
@@ -261,7 +261,7 @@ def psi_terms(
         "bargap": 0.15,
         "xaxis": _columns(named, places, f"{counted(len(named), 'client')}, by PSI") | {"anchor": "y2"},
         "yaxis": _axis("PSI", domain=[0.7, 1]),
-        "yaxis2": _rows(labels, "class") | {"domain": [0, 0.66]},
+        "yaxis2": _rows(labels, rows, "class") | {"domain": [0, 0.66]},
         "shapes": [_line_across(value, limit) for value, _ in BANDS[:-1]],
     }
     return _chart([bars, heat], layout, theme)
@@ -380,7 +380,7 @@ def label_mix(counts: ArrayLike, clusters: ArrayLike, class_names: Sequence[str]
     layout = {
         "height": 190 + 26 * len(rows),
         "xaxis": _columns(class_names, places, f"class{without}"),
-        "yaxis": _rows(rows, most=None),
+        "yaxis": _rows(rows, rows, most=None),
     }
     return _chart([heat], layout, theme)
 
@@ -552,12 +552,13 @@ def accuracy_by_client(
     order = np.argsort(mean, kind="stable") if groups is None else np.lexsort((mean, groups))
     groups = None if groups is None else groups[order]
     named = [client_names[i] for i in order]
-    places, titles = _places(named, groups), [method_title(method) for method in methods]
+    titles = [method_title(method) for method in methods]
+    places, rows = _places(named, groups), _places(titles)
     heat = {
         "type": "heatmap",
         "z": _packed(values[:, order]),
         "x": places,
-        "y": _places(titles),
+        "y": rows,
         "hovertemplate": "%{x}<br>%{y}: accuracy %{z:.3f}<extra></extra>",
         "hoverongaps": False,
         "ygap": 1,
@@ -567,7 +568,7 @@ def accuracy_by_client(
     layout = {
         "height": 200 + 26 * len(methods),
         "xaxis": _columns(named, places, f"{counted(len(named), 'client')}, {by}"),
-        "yaxis": _rows(titles, most=None),
+        "yaxis": _rows(titles, rows, most=None),
         **_group_marks(groups, theme),
     }
     return _chart([heat], layout, theme)
@@ -661,13 +662,18 @@ def _columns(names: Sequence[str], places: Sequence[str], title: str) -> dict[st
     return axis | ({"tickangle": -45} if sum(len(name) + 3 for name in names) > 80 else {})
 
 
-def _rows(names: Sequence[str], title: str = "", most: int | None = MOST_SHOWN) -> dict[str, Any]:
-    """An axis with short names beside rows, from the top down."""
+def _rows(
+    names: Sequence[str], places: Sequence[str], title: str = "", most: int | None = MOST_SHOWN
+) -> dict[str, Any]:
+    """An axis with short names beside rows, from the top down.
+
+    A row goes by its place, not by its number: Plotly takes the number 3 for a class that is called 3.
+    """
     axis = _axis(title, type="category", showgrid=False, autorange="reversed")
     if len(names) > MOST_NAMES:
         return axis | {"showticklabels": False}
     texts = [as_text(name, most) for name in names]
-    return axis | {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": texts}
+    return axis | {"tickmode": "array", "tickvals": list(places), "ticktext": texts}
 
 
 def _places(names: Sequence[str], clusters: NDArray[Any] | None = None) -> list[str]:
