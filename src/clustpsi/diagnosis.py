@@ -14,8 +14,9 @@ from clustpsi.clustering import PSIClustering
 from clustpsi.datasets.counts import CountTable, read_counts
 from clustpsi.datasets.labels import Name
 from clustpsi.errors import ClustPSIError, unknown_name
-from clustpsi.presets import CLUSTERING
+from clustpsi.presets import CLUSTERING, DEFAULT_CLUSTERING
 from clustpsi.printing import counted
+from clustpsi.psi_space import FEATURES
 
 # What credit scoring reads into a PSI: below 0.1 no significant shift, up to 0.25 a moderate one, above a major one.
 BANDS = ((0.1, "none"), (0.25, "moderate"), (np.inf, "major"))
@@ -71,14 +72,19 @@ class Diagnosis:
         weighted = self.counts.sum(axis=1) @ self.terms
         return weighted / weighted.sum() if weighted.sum() > 0 else np.zeros_like(weighted)
 
-    def clients(self) -> pd.DataFrame:
-        """One row per client: size, PSI, band, cluster, and the classes it has too much (+) or too little (-) of."""
+    def drivers(self) -> list[list[tuple[str, bool]]]:
+        """For every client, the classes that add most to its PSI, and whether it has too much of each."""
         pooled = self.counts.sum(axis=0) / self.counts.sum()
         shares = self.counts / self.counts.sum(axis=1, keepdims=True)
-        drivers = []
+        found = []
         for own, share in zip(self.terms, shares, strict=True):
             top = [c for c in np.argsort(-own, kind="stable")[:DRIVERS] if own[c] > 0.05 * own.sum() > 0]
-            drivers.append(" ".join(f"{'+' if share[c] > pooled[c] else '-'}{self.class_names[c]}" for c in top))
+            found.append([(self.class_names[c], bool(share[c] > pooled[c])) for c in top])
+        return found
+
+    def clients(self) -> pd.DataFrame:
+        """One row per client: size, PSI, band, cluster, and the classes it has too much (+) or too little (-) of."""
+        drivers = [" ".join(f"{'+' if much else '-'}{name}" for name, much in own) for own in self.drivers()]
         return pd.DataFrame(
             {
                 "client": self.client_names,
@@ -105,6 +111,18 @@ class Diagnosis:
             of = self.clustering.n_clusters_
             found.append(f"{counted(alone, 'cluster')} of {of} {have} a single client, which would train alone")
         return found
+
+    @property
+    def other_features(self) -> str:
+        """The kind of features that the clients were not clustered by."""
+        return next(kind for kind in FEATURES if kind != self.clustering.features)
+
+    @property
+    def settings(self) -> str:
+        """What PSI and clusters were made with."""
+        own = self.clustering
+        together = f", all clients together below a WPSI of {own.min_wpsi:g} above chance" if own.min_wpsi else ""
+        return f"preset {self.preset}: {own.features} features, {own.smoothing} smoothing{together}"
 
     def as_dict(self) -> dict[str, Any]:
         clusters = self.clustering.labels_
@@ -139,7 +157,7 @@ def diagnose(
     min_class: int | None = None,
     sep: str | None = None,
     no_header: bool = False,
-    preset: str = "robust",
+    preset: str = DEFAULT_CLUSTERING,
     **clustering: Any,
 ) -> Diagnosis:
     """Diagnose a federation from its label counts, or from a table of samples.

@@ -12,3 +12,6 @@ CLUSTERING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "robust": {"features": "signed", "smoothing": "laplace", "min_wpsi": 0.1},
     }
 )
+
+#: What ``clustpsi diagnose`` and the explorer take unless they are told otherwise; methods have the paper's.
+DEFAULT_CLUSTERING = "robust"

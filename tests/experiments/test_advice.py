@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from clustpsi import recorded
 from clustpsi.errors import ClustPSIError
-from clustpsi.experiments.advice import KINDS, MEASURES, Rule, find_cells, fit, known, learn, measure
+from clustpsi.experiments.advice import MEASURES, Learned, Rule, find_cells, fit, known, learn, measure
+from clustpsi.methods import make_method, method_spec
 from clustpsi.paper import DATASETS
 from clustpsi.recorded import recorded_runs
 from clustpsi.report.advice import advise
 from helpers import clustpsi
 
 PUBLISHED = Path(recorded.__file__).parent
+METHODS = {"fedavg": "one model", "clust_psi_pfl": "clusters", "prior_pfl": "label counts", "local": "alone"}
 
 
 def made_cells(best: NDArray[np.str_], wpsi: NDArray[np.float64]) -> pd.DataFrame:
@@ -27,21 +29,25 @@ def made_cells(best: NDArray[np.str_], wpsi: NDArray[np.float64]) -> pd.DataFram
     for name in MEASURES:
         if name not in cells:
             cells[name] = rng.uniform(size=len(best))
-    for kind in KINDS:
-        cells[kind] = np.where(best == kind, 0.9, 0.5)
+    for name in METHODS:
+        cells[name] = np.where(best == name, 0.9, 0.5)
     return cells
+
+
+def learned_from(cells: pd.DataFrame) -> Learned:
+    return learn(cells, METHODS)
 
 
 def test_the_advice_that_is_shipped_is_what_the_published_runs_teach() -> None:
     """After new runs: clustpsi study advice --output src/clustpsi/experiments/advice.json"""
-    learned = learn(find_cells(map(recorded_runs, DATASETS)))
+    learned = learn(*find_cells(map(recorded_runs, DATASETS)))
     assert learned == known()
     assert learned.helps, "where no rule helps, docs/report.md must say so"
 
 
 def test_a_rule_is_found_where_there_is_one_and_helps_on_data_not_seen() -> None:
     wpsi = np.linspace(0.1, 9, 30)
-    learned = learn(made_cells(np.where(wpsi < 4, "fedavg", "local"), wpsi))
+    learned = learned_from(made_cells(np.where(wpsi < 4, "fedavg", "local"), wpsi))
     assert (learned.rule.measure, learned.rule.below, learned.rule.above) == ("wpsi", "fedavg", "local")
     assert 3.5 < learned.rule.limit < 4.5 and learned.helps
     assert learned.near("rule") >= 29 and learned.loss("rule") < learned.loss(learned.best_constant)
@@ -52,8 +58,8 @@ def test_a_rule_is_found_where_there_is_one_and_helps_on_data_not_seen() -> None
 
 def test_where_no_rule_helps_the_advice_says_so() -> None:
     wpsi = np.linspace(0.1, 9, 30)
-    learned = learn(made_cells(np.full(30, "prior_pfl:plain"), wpsi))
-    assert learned.rule == Rule(None, 0.0, "prior_pfl:plain", "prior_pfl:plain") and not learned.helps
+    learned = learned_from(made_cells(np.full(30, "prior_pfl"), wpsi))
+    assert learned.rule == Rule(None, 0.0, "prior_pfl", "prior_pfl") and not learned.helps
     told = advise([[9, 1], [1, 9]], learned)
     assert told.method is None and told.sentences[0].startswith("No rule is known")
     assert "30 of 30 federations" in told.sentences[1]
@@ -65,9 +71,12 @@ def test_a_rule_is_not_judged_on_what_it_was_learned_from() -> None:
     cells = made_cells(np.full(24, "local"), wpsi)
     cells["dataset"] = np.repeat(["a", "b"], 12)
     cells["fedavg"] = np.where((cells["dataset"] == "a") == (wpsi < 2.5), 1.0, 0.2)
-    learned = learn(cells)
+    learned = learned_from(cells)
     assert learned.loss("rule") > 0 and not learned.helps
-    assert all(fit(cells[cells["dataset"] != name]) == rule for name, rule in zip("ab", learned.rules, strict=True))
+    assert all(
+        fit(cells[cells["dataset"] != name], list(METHODS)) == rule
+        for name, rule in zip("ab", learned.rules, strict=True)
+    )
 
 
 def test_measures_of_counts_are_those_of_runs() -> None:
@@ -89,10 +98,34 @@ def test_the_study_prints_and_writes_what_it_learned(tmp_path: Path, capsys: pyt
     assert clustpsi("study", "advice", "--output", str(output)) == 0
     printed = capsys.readouterr().out
     learned = known()
-    assert f"{learned.near('rule')} of {len(learned.cells)}" in printed and "always prior_pfl:plain" in printed
+    assert f"{learned.near('rule')} of {len(learned.cells)}" in printed and all(
+        f"always {name}" in printed for name in learned.methods
+    )
     assert json.loads(output.read_text())["rule"]["measure"] == learned.rule.measure
     assert clustpsi("study", "advice", str(PUBLISHED / "acs_income.csv")) == 2
     assert "two data sets at least" in capsys.readouterr().err
+
+
+def runs_of(dataset: str, scores: dict[str, list[float]]) -> pd.DataFrame:
+    """Runs of methods in one cell, an accuracy for each seed."""
+    rows = [
+        {"agg_method": method_spec(make_method(method)), "seed": seed, "last_global_accuracy": value}
+        for method, values in scores.items()
+        for seed, value in enumerate(values)
+    ]
+    cell = {"dataset": dataset, "partitioner": "dirichlet", "non_iid_param": 0.1, "num_clients": 20}
+    skew = dict.fromkeys([f"skew_{name}" for name in MEASURES if name not in ("majority", "num_clients")], 0.5)
+    return pd.DataFrame(rows).assign(status="finished", constant_client=0.7, **cell, **skew)
+
+
+def test_the_present_prior_pfl_stands_for_its_kind_once_it_has_been_run_everywhere() -> None:
+    others = {"fedavg": [0.5, 0.7], "clust_psi_pfl": [0.6, 0.6], "local": [0.7, 0.7], "prior_pfl:plain": [0.8, 0.8]}
+    both = others | {"prior_pfl": [0.9]}
+    _, methods = find_cells([runs_of("a", both), runs_of("b", both), runs_of("c", others)])
+    assert list(methods) == ["fedavg", "clust_psi_pfl", "prior_pfl:plain", "local"]
+    cells, methods = find_cells([runs_of("a", both), runs_of("b", both), runs_of("c", both)])
+    assert list(methods) == ["fedavg", "clust_psi_pfl", "prior_pfl", "local"]
+    assert cells["seeds"].tolist() == [1] * 3 and cells["fedavg"].tolist() == [0.5] * 3, "of the seeds that all have"
 
 
 def test_cells_without_all_kinds_teach_nothing() -> None:

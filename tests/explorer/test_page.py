@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -105,7 +106,7 @@ def test_a_slider_changes_the_numbers_and_the_address_brings_them_back(
         found = Views(Library(tmp_path)).view(settings)
         assert after == f"{found.diagnosis.measures['wpsi']:.3g}"
         expect(fact(page, "cluster")).to_have_text(str(found.diagnosis.clustering.n_clusters_))
-        assert query(page)["non_iid_param"] == "0.79"
+        assert query(page)["non_iid_param"] == "0.79" and query(page)["preset"] == "robust"
         expect(page.locator("#command")).to_contain_text("--non-iid-param 0.79 --num-clients 10")
 
         page.reload()
@@ -114,6 +115,14 @@ def test_a_slider_changes_the_numbers_and_the_address_brings_them_back(
         with page.expect_download() as download:
             page.get_by_role("button", name="Label counts").click()
         assert download.value.path().read_text() == found.label_counts_csv()
+
+        expect(page.locator("#made-with")).to_contain_text("preset robust: signed features, laplace smoothing")
+        page.locator("#preset").get_by_text("paper").click()
+        paper = Views(Library(tmp_path)).view(replace(settings, preset="paper")).diagnosis
+        expect(fact(page, "wpsi")).to_have_text(f"{paper.measures['wpsi']:.3g}")
+        expect(fact(page, "cluster")).to_have_text(str(paper.clustering.n_clusters_))
+        expect(page.locator("#measure")).to_contain_text("--preset paper --seed")
+        assert query(page)["preset"] == "paper" and "psi_features" not in query(page)
 
 
 def test_training_starts_progresses_stops_and_equals_the_command_line(

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.explorer.settings import Settings
+from clustpsi.report.tables import method_title
 
 LEVELS = {
     "dirichlet": st.floats(0.01, 100).map(lambda alpha: float(f"{alpha:.3g}")),
@@ -23,8 +24,9 @@ def some_settings(draw: st.DrawFn) -> Settings:
         non_iid_param=draw(LEVELS[how]),
         num_clients=draw(st.integers(2, 2000)),
         seed=draw(st.integers(0, 2**31 - 1)),
-        psi_smoothing=draw(st.sampled_from(["additive", "clip", "laplace"])),
-        psi_features=draw(st.sampled_from(["psi", "signed"])),
+        preset=draw(st.sampled_from(["robust", "paper"])),
+        psi_smoothing=draw(st.sampled_from([None, "additive", "clip", "laplace"])),
+        psi_features=draw(st.sampled_from([None, "psi", "signed"])),
         tau_clusters=draw(st.none() | st.integers(1, 50)),
         agg_method=draw(st.sampled_from(["", "fedavg", "fedavg,clust_psi_pfl", "poc:d_poc=3,local"])),
         comm_rounds=draw(st.integers(1, 1000)),
@@ -66,6 +68,7 @@ def test_a_table_has_its_own_clients() -> None:
         ("partitioner=similarity&non_iid_param=2", "from 0 to 1"),
         ("agg_method=fedavgg", "unknown method"),
         ("psi_features=odd", "psi_features"),
+        ("preset=odd", "unknown preset"),
         ("tau_clusters=0", "tau_clusters"),
         ("comm_rounds=9999999999999999999999", "whole number"),
         ("x=" + "y" * 5000, "longer than"),
@@ -77,6 +80,9 @@ def test_what_cannot_be_shown_is_one_sentence(query: str, sentence: str) -> None
 
 
 def test_the_clusters_on_the_screen_are_those_that_are_trained() -> None:
-    settings = Settings(agg_method="local,clust_psi_pfl", psi_features="signed", tau_clusters=3)
+    settings = Settings(agg_method="local,clust_psi_pfl", preset="paper", psi_features="signed", tau_clusters=3)
     assert settings.methods == ("local", "clust_psi_pfl:tau_clusters=3:psi_features=signed")
-    assert Settings(agg_method="clust_psi_pfl:psi_features=signed").methods == ("clust_psi_pfl:psi_features=signed",)
+    own = Settings(agg_method="clust_psi_pfl:psi_features=signed", preset="paper", psi_smoothing="clip")
+    assert own.methods == ("clust_psi_pfl:psi_features=signed:psi_smoothing=clip",)
+    robust = Settings(agg_method="fedavg,clust_psi_pfl")
+    assert robust.preset == "robust" and list(map(method_title, robust.methods)) == ["FedAvg", "Clust-PSI-PFL (robust)"]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from clustpsi.diagnosis import diagnose
 from clustpsi.errors import ClustPSIError
 from clustpsi.explorer import results
 from clustpsi.explorer.app import Explorer
@@ -24,7 +25,10 @@ from helpers import clustpsi
 SMALL = Settings(num_clients=6, non_iid_param=0.5, comm_rounds=1, local_epochs=1, agg_method="clust_psi_pfl")
 
 
-@pytest.mark.parametrize("change", [{}, {"psi_features": "signed"}, {"tau_clusters": 2, "psi_smoothing": "laplace"}])
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"psi_features": "psi"}, {"preset": "paper"}, {"preset": "paper", "tau_clusters": 2, "psi_smoothing": "clip"}],
+)
 def test_the_screen_shows_what_a_run_computes(change: dict[str, str], tmp_path: Path) -> None:
     settings = Settings.of({**vars(SMALL), **change})
     explorer = Explorer(tmp_path / "explorer")
@@ -34,7 +38,8 @@ def test_the_screen_shows_what_a_run_computes(change: dict[str, str], tmp_path: 
     view = explorer.views.view(settings)
     counts = run.clients().filter(regex="^count_").to_numpy()
     assert (counts == view.diagnosis.counts).all()
-    np.testing.assert_allclose(run.clients()["psi"], explorer.views.view(SMALL).diagnosis.psi)
+    paper = Settings.of({**vars(SMALL), "preset": "paper"})  # runs write the paper's PSI
+    np.testing.assert_allclose(run.clients()["psi"], explorer.views.view(paper).diagnosis.psi)
     assert (run.clusters() == view.diagnosis.clustering.labels_).all()
     constant = run.summary()["constant"]["client"]["global_accuracy"]
     assert constant in view.constants.values()
@@ -42,20 +47,32 @@ def test_the_screen_shows_what_a_run_computes(change: dict[str, str], tmp_path: 
     assert dict(zip(tried["tau"], tried["silhouette"], strict=True)).items() <= _silhouettes(view).items()
 
 
+def test_the_explorer_and_diagnose_have_the_same_default(tmp_path: Path) -> None:
+    view = Views(Library(tmp_path)).view(SMALL)
+    found = diagnose(view.diagnosis.counts, random_state=SMALL.seed)
+    assert view.diagnosis.settings == found.settings and "preset robust" in found.settings
+    assert (view.diagnosis.clustering.labels_ == found.clustering.labels_).all()
+
+
 def _silhouettes(view: object) -> dict[int, float]:
     return dict(view.silhouettes) | view.diagnosis.clustering.silhouette_scores_  # type: ignore[attr-defined]
 
 
-def test_the_command_that_measures_repeats_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "change", [{}, {"preset": "paper"}, {"preset": "paper", "psi_features": "signed", "tau_clusters": 3}]
+)
+def test_the_command_that_measures_repeats_the_screen(
+    change: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     explorer = Explorer(tmp_path)
-    settings = Settings.of({"num_clients": 7, "psi_features": "signed", "tau_clusters": 3, "seed": 5})
+    settings = Settings.of({"num_clients": 7, "seed": 5, **change})
     view = explorer.views.view(settings)
     (tmp_path / "label_counts.csv").write_text(view.label_counts_csv())
     words = explorer.commands(settings)[0].split()
     words[words.index("label_counts.csv")] = str(tmp_path / "label_counts.csv")
     assert clustpsi(*words[1:], "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["measures"] == view.diagnosis.measures
+    assert report["measures"] == view.diagnosis.measures and report["preset"] == settings.preset
     members = [row["cluster"] for row in csv.DictReader(view.clusters_csv().splitlines())]
     assert [row["cluster"] for row in report["clients"]] == list(map(int, members))
 
@@ -175,7 +192,7 @@ def test_the_report_is_of_the_skew_until_runs_have_finished(tmp_path: Path) -> N
     job = explorer.training.job(job_name)
     assert job is not None
     job.wait()
-    assert [each.state for each in job.methods] == ["finished"] and list(job.curves()) == ["clust_psi_pfl"]
+    assert [each.state for each in job.methods] == ["finished"] and list(job.curves()) == list(SMALL.methods)
     text, _ = explorer.report(SMALL, job_name)
     assert "Which method serves the 6 clients" in text
     assert "How much do the labels" in explorer.report(Settings(num_clients=5), job_name)[0]

@@ -1281,7 +1281,7 @@ faults(
 faults(
     "experiments/advice.py",
     "tests/experiments/test_advice.py",
-    ("advice-judged-on-what-it-knows", 'fit(cells[cells["dataset"] != name])', "fit(cells)"),
+    ("advice-judged-on-what-it-knows", 'fit(cells[cells["dataset"] != name], names)', "fit(cells, names)"),
     ("advice-below-and-above", "values[self.measure] < self.limit", "values[self.measure] > self.limit"),
     ("advice-helps-always", "return better_loss and all(", "return True or all("),
     ("advice-datasets-by-size", "1 / sizes / cells", "1 / sizes**0 / cells"),

@@ -37,7 +37,7 @@ def all_charts(found: Diagnosis, theme: look.Theme) -> dict[str, charts.Chart]:
         "sizes": charts.client_sizes(COUNTS.sum(axis=1), NAMES, theme),
         "measures": charts.skew_measures(found.measures, theme),
         "psi": charts.psi_terms(found.terms, COUNTS, NAMES, CLASSES, theme),
-        "silhouette": charts.silhouette({"<psi>": Silhouettes(clustering.silhouette_scores_, 3)}, theme),
+        "silhouette": charts.silhouette({"psi": Silhouettes(clustering.silhouette_scores_, 3)}, theme),
         "points": charts.clients_in_two_dimensions(
             np.arange(12).reshape(6, 2), NAMES, clusters, COUNTS.sum(axis=1), theme, kept=(0.6, 0.3)
         ),

@@ -154,6 +154,33 @@ def test_charts_and_tables_show_the_numbers_of_the_runs(made: Path, wide: "Page"
     assert f"{np.mean(list(constants.values())):.3f}" in row
 
 
+def test_the_skew_and_the_clusters_of_a_report_are_those_of_its_runs(made: Path, wide: "Page") -> None:
+    (cell,) = cells_of(made / "runs")
+    runs = {run.config().seed: run for run in Store(made / "runs") if run.config().agg_method == "clust_psi_pfl"}
+    own = runs[cell.shown_seed]
+    assert cell.diagnosis.psi == pytest.approx(own.clients()["psi"].to_numpy())
+    assert (cell.diagnosis.clustering.labels_ == own.clusters()).all()
+    psi = next(trace for trace in chart_data(wide, "PSI by client and class") if not trace["z"])
+    assert psi["y"] == pytest.approx(sorted(runs[42].clients()["psi"], reverse=True), rel=1e-6)
+
+
+def test_every_chart_has_its_numbers_as_a_table(wide: "Page") -> None:
+    figure = wide.locator("figure", has=wide.locator('.chart[aria-label^="Who has which labels"]'))
+    summary = figure.locator("summary")
+    assert summary.inner_text().startswith("The numbers") and figure.locator("table").count() == 0
+    summary.focus()
+    wide.keyboard.press("Enter")
+    figure.locator("table").wait_for()
+    (heat,) = chart_data(wide, "Who has which labels")
+    rows = figure.locator("tbody tr")
+    assert rows.count() == len(HOSTILE) and "<i>cat</i>" in figure.locator("thead").inner_text()
+    shares = [float(text) for text in rows.first.locator("td").all_inner_texts()]
+    assert shares == pytest.approx([row[0] for row in heat["z"]], abs=1e-3)
+    assert any(name in rows.first.locator("th").inner_text() for name in HOSTILE)
+    assert wide.locator("figure .numbers").count() == wide.locator(".chart").count()
+    summary.click()
+
+
 def test_names_are_text_in_the_page_and_in_its_charts(wide: "Page") -> None:
     assert wide.evaluate("window.hacked") is None
     assert wide.locator("img[src=x]").count() == 0

@@ -13,6 +13,7 @@ from rich.text import Text
 from clustpsi.cli.notes import Quiet, notes
 from clustpsi.cli.options import config_options, with_options
 from clustpsi.cli.report import Report, repeated
+from clustpsi.presets import DEFAULT_CLUSTERING
 from clustpsi.printing import console, counted, print_table, printable
 from clustpsi.runs.config import column_names
 
@@ -47,7 +48,7 @@ def command(
             help="Values of the options below: robust (signed, laplace, all clients together below a WPSI of 0.1 above "
             "chance) or paper (psi, additive, always clusters)."
         ),
-    ] = "robust",
+    ] = DEFAULT_CLUSTERING,
     psi_features: Annotated[
         str | None, typer.Option(help="Client descriptor: psi or signed.", show_default="the preset's")
     ] = None,
@@ -101,8 +102,7 @@ def command(
     if report is not None:
         from clustpsi.report.page import skew_report, write_report
 
-        kinds = {"psi": "signed", "signed": "psi"}
-        options["features"] = kinds[found.clustering.features]
+        options["features"] = found.other_features
         other = diagnose(found.counts, found.client_names, found.class_names, **options)
         write_report(report, skew_report(found, other, file.name, repeated(context, "report", "quiet", "as_json")))
         told.print(printable(f"report in {report}"), style="dim")
@@ -123,7 +123,8 @@ def _print(report: "Diagnosis", to: Console) -> None:
 
     clients, classes = len(report.client_names), len(report.class_names)
     to.print(f"{counted(clients, 'client')}, {counted(classes, 'class')}, {counted(report.counts.sum(), 'sample')}")
-    to.print(_settings(report))
+    other = "paper" if report.preset == "robust" else "robust"
+    to.print(f"{report.settings} (--preset {other} for the other)")
     wpsi = report.measures["wpsi"]
     shift = band(wpsi)
     to.print(
@@ -136,16 +137,6 @@ def _print(report: "Diagnosis", to: Console) -> None:
     _print_measures(report, to)
     _print_clients(report, to)
     _print_clusters(report, to)
-
-
-def _settings(report: "Diagnosis") -> str:
-    """What PSI and clusters were made with."""
-    clustering, other = report.clustering, "paper" if report.preset == "robust" else "robust"
-    together = f", together below a WPSI of {clustering.min_wpsi:g} above chance" if clustering.min_wpsi else ""
-    return (
-        f"preset {report.preset}: {clustering.features} features, {clustering.smoothing} smoothing{together} "
-        f"(--preset {other} for the other)"
-    )
 
 
 def _print_measures(report: "Diagnosis", to: Console) -> None:

@@ -132,7 +132,7 @@ def advice(
     if output is not None:
         check_writable(output)
     stores = [read_runs(source)[0] for source in sources] if sources else map(recorded_runs, DATASETS)
-    learned = study.learn(study.find_cells(stores))
+    learned = study.learn(*study.find_cells(stores))
     if output is not None:
         write_json(output, learned.as_dict())
     if as_json:
@@ -159,7 +159,7 @@ def advice(
         total = f"{learned.near(who)} of {sum(learned.sizes)}"
         judged.add_row("the rule" if who == "rule" else f"always {who}", *cells, total, f"{learned.loss(who):.4f}")
     print_table(judged, shown)
-    shown.print(f"Cells in which the choice loses at most {study.NEAR} to the best of {', '.join(study.KINDS)};")
+    shown.print(f"Cells in which the choice loses at most {study.NEAR} to the best of {', '.join(learned.methods)};")
     shown.print("in brackets the mean accuracy that it gives away; beside a data set, its number of cells.")
     verdict = "better than" if learned.helps else "no better than"
     shown.print(f"The rule is {verdict} always naming one method.")

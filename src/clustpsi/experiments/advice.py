@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,13 @@ from clustpsi import skew
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods import make_method, method_spec
 
-#: One method for each kind, as people write it: those that runs of the most data sets have.
-KINDS = {
-    "fedavg": "one model for all clients",
-    "clust_psi_pfl": "one model for each cluster of similar clients",
-    "prior_pfl:plain": "one model for all that each client combines with its own label counts",
-    "local": "every client trains alone",
+#: The kinds of methods, each with the methods that may stand for it, as people write them.  The first one does unless
+#: runs of more data sets have another.
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "one model for all clients": ("fedavg",),
+    "one model for each cluster of similar clients": ("clust_psi_pfl",),
+    "one model for all that each client combines with its own label counts": ("prior_pfl", "prior_pfl:plain"),
+    "every client trains alone": ("local",),
 }
 
 #: What the rule may look at.
@@ -76,11 +78,13 @@ class Judged:
 class Learned:
     """The rule from all runs, and what is known about it.
 
-    ``rules`` are those that were learned without each data set; ``judged`` has how the rule (``"rule"``) and each
-    constant choice fared on the data sets left out, ``cells`` the runs themselves.
+    ``methods`` are those that stand for the kinds, each with what it does; ``rules`` are those that were learned
+    without each data set; ``judged`` has how the rule (``"rule"``) and each constant choice fared on the data sets left
+    out, ``cells`` the runs themselves.
     """
 
     rule: Rule
+    methods: dict[str, str]
     datasets: tuple[str, ...]
     sizes: tuple[int, ...]
     rules: tuple[Rule, ...]
@@ -113,6 +117,7 @@ class Learned:
     def from_dict(cls, values: Mapping[str, Any]) -> "Learned":
         return cls(
             Rule(**values["rule"]),
+            dict(values["methods"]),
             tuple(values["datasets"]),
             tuple(values["sizes"]),
             tuple(Rule(**each) for each in values["rules"]),
@@ -136,49 +141,60 @@ def known() -> Learned:
     return Learned.from_dict(json.loads(files("clustpsi.experiments").joinpath(STORED).read_text("utf-8")))
 
 
-def find_cells(stores: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """The cells in which every kind of method was run, with measures and mean accuracies.
+def find_cells(stores: Iterable[pd.DataFrame]) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The cells in which every kind of method was run, with measures and mean accuracies over the seeds of all kinds.
 
-    ``stores`` are tables of runs from :func:`clustpsi.runs.frame.read_runs`.
+    Also the methods that stand for the kinds, each with what it does.  ``stores`` are tables of runs from
+    :func:`clustpsi.runs.frame.read_runs`.
     """
-    frames = []
-    names = {method_spec(make_method(kind)): kind for kind in KINDS}
-    for runs in stores:
-        runs = runs[(runs["status"] == "finished") & runs["agg_method"].isin(names)]
-        runs = runs.assign(agg_method=runs["agg_method"].map(names))
-        runs = runs.rename(columns={"constant_client": "skew_majority", "last_global_accuracy": "accuracy"})
-        scores = runs.pivot_table("accuracy", CELL, "agg_method", dropna=False)
-        if not set(KINDS) <= set(scores):
-            continue
-        columns = [f"skew_{name}" for name in MEASURES if name != "num_clients"]
-        own = scores[list(KINDS)].join(runs.groupby(CELL)[columns].mean()).join(runs.groupby(CELL)["seed"].nunique())
-        frames.append(own.dropna().reset_index().rename(columns=lambda name: str(name).removeprefix("skew_")))
-    if not frames or len({name for frame in frames for name in frame["dataset"]}) < 2:
+    known = [_known_runs(runs) for runs in stores]
+    found: list[tuple[pd.DataFrame, dict[str, str]]] = []
+    for choice in product(*KINDS.values()):
+        cells = pd.concat([_complete(runs, choice) for runs in known], ignore_index=True).drop_duplicates(CELL)
+        found.append((cells, dict(zip(choice, KINDS, strict=True))))
+    cells, methods = max(found, key=lambda each: each[0]["dataset"].nunique())  # the first of equals
+    if cells["dataset"].nunique() < 2:
+        kinds = ", ".join(" or ".join(names) for names in KINDS.values())
         raise ClustPSIError(
-            f"a rule needs runs of {', '.join(KINDS)} in the same cells, on two data sets at least: one to judge it"
+            f"a rule needs runs of {kinds} in the same cells, on two data sets at least: one to judge it"
         )
-    cells = pd.concat(frames, ignore_index=True)
-    return cells.astype({"num_clients": float}).drop_duplicates(CELL).rename(columns={"seed": "seeds"})
+    return cells, methods
 
 
-def learn(cells: pd.DataFrame) -> Learned:
+def _known_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """The finished runs of the methods that may stand for a kind, by the names that people write."""
+    names = {method_spec(make_method(name)): name for choices in KINDS.values() for name in choices}
+    runs = runs[(runs["status"] == "finished") & runs["agg_method"].isin(names)]
+    runs = runs.assign(agg_method=runs["agg_method"].map(names)).astype({"num_clients": float})
+    return runs.rename(columns={"constant_client": "skew_majority", "last_global_accuracy": "accuracy"})
+
+
+def _complete(runs: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """The cells in which all methods were run, with means over the seeds that all of them have."""
+    scores = runs.pivot_table("accuracy", [*CELL, "seed"], "agg_method").reindex(columns=list(methods)).dropna()
+    measures = runs.groupby([*CELL, "seed"])[[f"skew_{name}" for name in MEASURES if name != "num_clients"]].first()
+    own = scores.join(measures.rename(columns=lambda name: str(name).removeprefix("skew_"))).groupby(CELL)
+    return own.mean().join(own.size().rename("seeds").astype(float)).reset_index()
+
+
+def learn(cells: pd.DataFrame, methods: Mapping[str, str]) -> Learned:
     """The rule with the least loss on these cells, and how rules learned without each data set fare on it."""
+    names = list(methods)
     datasets = tuple(str(name) for name in cells["dataset"].unique())
     parts = {name: cells[cells["dataset"] == name] for name in datasets}
-    rules = tuple(fit(cells[cells["dataset"] != name]) for name in datasets)
-    judged = {"rule": _judge(list(parts.values()), rules)}
-    for kind in KINDS:
-        judged[kind] = _judge(list(parts.values()), [Rule(None, 0.0, kind, kind)] * len(datasets))
+    rules = tuple(fit(cells[cells["dataset"] != name], names) for name in datasets)
+    judged = {"rule": _judge(list(parts.values()), rules, names)}
+    for name in names:
+        judged[name] = _judge(list(parts.values()), [Rule(None, 0.0, name, name)] * len(datasets), names)
     records = [{str(key): value for key, value in row.items()} for row in cells.to_dict("records")]
-    return Learned(fit(cells), datasets, tuple(map(len, parts.values())), rules, judged, records)
+    return Learned(fit(cells, names), dict(methods), datasets, tuple(map(len, parts.values())), rules, judged, records)
 
 
-def fit(cells: pd.DataFrame) -> Rule:
+def fit(cells: pd.DataFrame, methods: Sequence[str]) -> Rule:
     """The rule that gives away the least accuracy, each data set counting the same; the simplest of equals."""
-    losses, weights = _losses(cells), _weights(cells)
-    kinds = list(KINDS)
-    always = (weights @ losses).argmin()
-    best, least = Rule(None, 0.0, kinds[always], kinds[always]), float((weights @ losses).min())
+    losses, weights = _losses(cells, methods), _weights(cells)
+    always = int((weights @ losses).argmin())
+    best, least = Rule(None, 0.0, methods[always], methods[always]), float((weights @ losses).min())
     for name in MEASURES:
         values = cells[name].to_numpy(np.float64)
         known = np.unique(values)
@@ -187,13 +203,13 @@ def fit(cells: pd.DataFrame) -> Rule:
             below, above = weights[is_below] @ losses[is_below], weights[~is_below] @ losses[~is_below]
             if below.min() + above.min() < least - 1e-9:
                 least = float(below.min() + above.min())
-                best = Rule(name, float(limit), kinds[below.argmin()], kinds[above.argmin()])
+                best = Rule(name, float(limit), methods[below.argmin()], methods[above.argmin()])
     return best
 
 
-def _losses(cells: pd.DataFrame) -> NDArray[np.float64]:
-    """What each kind of method gives away in each cell."""
-    accuracy = cells[list(KINDS)].to_numpy(np.float64)
+def _losses(cells: pd.DataFrame, methods: Sequence[str]) -> NDArray[np.float64]:
+    """What each method gives away in each cell."""
+    accuracy = cells[list(methods)].to_numpy(np.float64)
     return np.asarray(accuracy.max(axis=1, keepdims=True) - accuracy)
 
 
@@ -202,11 +218,11 @@ def _weights(cells: pd.DataFrame) -> NDArray[np.float64]:
     return np.asarray(1 / sizes / cells["dataset"].nunique())
 
 
-def _judge(parts: Sequence[pd.DataFrame], rules: Sequence[Rule]) -> Judged:
+def _judge(parts: Sequence[pd.DataFrame], rules: Sequence[Rule], methods: Sequence[str]) -> Judged:
     near, loss = [], []
     for cells, rule in zip(parts, rules, strict=True):
-        chosen = [list(KINDS).index(rule.choose(row)) for row in cells.to_dict("records")]  # type: ignore[arg-type]
-        lost = _losses(cells)[np.arange(len(cells)), chosen]
+        chosen = [methods.index(rule.choose(row)) for row in cells.to_dict("records")]  # type: ignore[arg-type]
+        lost = _losses(cells, methods)[np.arange(len(cells)), chosen]
         near.append(int((lost <= NEAR).sum()))
         loss.append(float(lost.mean()))
     return Judged(tuple(near), tuple(loss))

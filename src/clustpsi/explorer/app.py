@@ -39,6 +39,7 @@ CONTROLS = (
     "similar",
     "num_clients",
     "seed",
+    "preset",
     "psi_smoothing",
     "psi_features",
     "tau_clusters",
@@ -90,10 +91,10 @@ class Explorer:
                 words += [] if value is None else [f"--{flag}", value]
         else:
             words += [COUNTS_FILE, "--client", "client"]
-        for name in ("psi_features", "psi_smoothing", "tau_clusters"):
+        for name in ("preset", "psi_features", "psi_smoothing", "tau_clusters"):
             value = getattr(settings, name)
             words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
-        words += ["--preset", "paper", "--seed", str(settings.seed)]
+        words += ["--seed", str(settings.seed)]
         train = ""
         if not settings.is_counts and settings.methods:
             config = settings.config(settings.methods[0], self.library.file(settings)).checked()
@@ -112,9 +113,8 @@ class Explorer:
             view.diagnosis.counts,
             view.diagnosis.client_names,
             view.diagnosis.class_names,
-            preset="paper",
-            features="signed" if settings.psi_features == "psi" else "psi",
-            smoothing=settings.psi_smoothing,
+            preset=settings.preset,
+            **settings.clustering | {"features": view.diagnosis.other_features},
             random_state=settings.seed,
         )
         name = self.title(settings)
@@ -381,7 +381,7 @@ class Explorer:
             view = self.views.view(job.settings)
             chart = accuracy_by_round(job.curves(), view.constants, _theme(theme))
             told = layout.progress(job.methods, job.notes)
-            return [chart, told, False, not under_way, under_way, not under_way]
+            return [chart, told, not job.curves(), not under_way, under_way, not under_way]
 
     def _take_away(self, app: Dash) -> None:
         @_callback(
@@ -459,7 +459,7 @@ class Explorer:
             except (ClustPSIError, ValueError) as error:
                 return [no_update, no_update, no_update, f"{error}."]
             chart = results.chart(found, score, _theme(theme))
-            return [layout.paper_table(found, dataset, level, notes), chart, layout.room(chart), None]
+            return [layout.paper_table(found, dataset, level, score, notes), chart, layout.room(chart), None]
 
 
 def _callback(app: Dash, **arguments: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -484,6 +484,7 @@ def _settings(values: list[Any]) -> Settings:
         raise ClustPSIError("give the partition's parameter a number in its range")
     if not is_table(given["dataset"] or ""):
         given |= {"label": None, "client": None}
+    given |= {name: None for name in ("psi_features", "psi_smoothing") if given[name] == layout.AS_PRESET}
     return Settings.of(given)
 
 
@@ -495,6 +496,7 @@ def _control_values(settings: Settings) -> list[Any]:
     if settings.partitioner in LEVELS:
         values[LEVELS[settings.partitioner]] = settings.non_iid_param
     values["num_clients"] = settings.num_clients or plain.num_clients
+    values |= {name: values[name] or layout.AS_PRESET for name in ("psi_features", "psi_smoothing")}
     values["agg_method"] = [each for each in settings.agg_method.split(",") if each]
     return [values[name] for name in CONTROLS]
 

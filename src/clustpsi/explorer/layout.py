@@ -1,6 +1,6 @@
 """The page: what stands where, with words and labels for everybody."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,11 +15,13 @@ from clustpsi.explorer.training import Method
 from clustpsi.explorer.view import View
 from clustpsi.methods import method_types
 from clustpsi.paper import DATASETS as PAPER
+from clustpsi.presets import CLUSTERING as PRESETS
 from clustpsi.printing import printable
 from clustpsi.report.charts import CONFIG, Chart
 from clustpsi.report.glossary import TERMS
 from clustpsi.report.look import THEMES
-from clustpsi.report.tables import dataset_title, method_title
+from clustpsi.report.tables import dataset_title, method_idea, method_title
+from clustpsi.skew import SMOOTHINGS
 
 #: Charts of a federation: title, and what a reader should see in it.
 CHARTS = {
@@ -47,6 +49,7 @@ CHARTS = {
     "sizes": ("Samples per client", "From the largest client to the smallest."),
 }
 WIDE = ("partition", "psi", "sizes")
+AS_PRESET = "preset"  # what a control says that leaves its value to the preset
 
 _ids = count()
 
@@ -54,9 +57,14 @@ _ids = count()
 def term(key: str, text: str | None = None) -> Component:
     """A word that explains itself when one points at it or tabs to it."""
     word, explanation = TERMS[key]
+    return explained(text or word, explanation)
+
+
+def explained(text: str, explanation: str) -> Component:
+    """Any text that explains itself likewise."""
     name = f"word{next(_ids)}"
     tip = html.Span(explanation, className="tip", role="tooltip", id=name)
-    return html.Span([text or word, tip], className="term", tabIndex=0, **{"aria-describedby": name})
+    return html.Span([text, tip], className="term", tabIndex=0, **{"aria-describedby": name})
 
 
 def index(title: str) -> str:
@@ -231,16 +239,17 @@ def _partition(settings: Settings) -> list[Component]:
     return [
         html.Fieldset(
             [
-                html.Legend("How samples are spread over clients"),
-                dcc.RadioItems(
-                    id="partitioner",
-                    options=[
-                        {"label": "Dirichlet", "value": "dirichlet"},
-                        {"label": "Similarity", "value": "similarity"},
-                        {"label": "evenly (iid)", "value": "iid"},
-                        {"label": "the data's own clients", "value": "natural"},
-                    ],
-                    value=settings.partitioner,
+                html.Legend("Who gets which data"),
+                _choice(
+                    "partitioner",
+                    html.Span("Partition"),
+                    {
+                        "dirichlet": term("dirichlet"),
+                        "similarity": term("similarity"),
+                        "iid": term("iid"),
+                        "natural": term("natural"),
+                    },
+                    settings.partitioner,
                 ),
                 html.Div(
                     _number("alpha", term("alpha", "α of the Dirichlet partition"), 0.1, "any", slide=(-2, 2, 0.05)),
@@ -267,25 +276,18 @@ def _clustering(settings: Settings) -> list[Component]:
         html.Fieldset(
             [
                 html.Legend("How clients are clustered"),
-                _labelled_group(
-                    [term("signed", "Kind of features")],
-                    dcc.RadioItems(
-                        id="psi_features",
-                        options=[
-                            {"label": "the paper's (PSI)", "value": "psi"},
-                            {"label": "signed", "value": "signed"},
-                        ],
-                        value=settings.psi_features,
-                    ),
+                _choice("preset", term("preset", "Preset"), {name: name for name in PRESETS}, settings.preset),
+                _choice(
+                    "psi_features",
+                    term("signed", "Features of a client"),
+                    {AS_PRESET: "the preset's", "psi": "the paper's", "signed": "signed"},
+                    settings.psi_features or AS_PRESET,
                 ),
-                _labelled_group(
-                    ["Smoothing: what replaces ", term("psi", "zero shares in PSI")],
-                    dcc.RadioItems(
-                        id="psi_smoothing",
-                        options=[{"label": each, "value": each} for each in ("additive", "clip", "laplace")],
-                        value=settings.psi_smoothing,
-                        inline=True,
-                    ),
+                _choice(
+                    "psi_smoothing",
+                    term("smoothing", "Smoothing of zero shares"),
+                    {AS_PRESET: "the preset's", **{each: each for each in SMOOTHINGS}},
+                    settings.psi_smoothing or AS_PRESET,
                 ),
                 _number(
                     "tau_clusters",
@@ -302,8 +304,18 @@ def _labelled(name: str, text: Any, control: Component) -> Component:
     return html.Div([html.Label(text, htmlFor=name), control], className="control")
 
 
-def _labelled_group(text: Sequence[Any], control: Component) -> Component:
-    return html.Div([html.Div(text, className="label"), control], className="control")
+def _choice(name: str, text: Component, options: Mapping[str, Any], value: str) -> Component:
+    """One of a few, all of which are in sight."""
+    title = f"{name}-name"
+    radio = dcc.RadioItems(
+        id=name, options=[{"label": label, "value": key} for key, label in options.items()], value=value, inline=True
+    )
+    return html.Div(
+        [html.Div(text, className="label", id=title), radio],
+        className="control",
+        role="radiogroup",
+        **{"aria-labelledby": title},
+    )
 
 
 def _number(
@@ -344,7 +356,7 @@ def _training(settings: Settings) -> Component:
                         ),
                     ),
                     _number("comm_rounds", term("round", "Rounds"), settings.comm_rounds, 1),
-                    _number("local_epochs", "Epochs per round", settings.local_epochs, 1),
+                    _number("local_epochs", term("epoch", "Epochs per round"), settings.local_epochs, 1),
                 ],
                 className="training-controls",
             ),
@@ -385,7 +397,8 @@ def progress(methods: Sequence[Method], notes: Sequence[str]) -> list[Component]
         state = f"{each.state}: {printable(each.reason)}" if each.reason else each.state
         if each.state == "running" and last is None:
             state = "preparing: data is loaded and programs are compiled"
-        rows.append([method_title(each.config.agg_method), told, accuracy, state])
+        name = each.config.agg_method
+        rows.append([_method(name, method_title(name)), told, accuracy, state])
     table = _table("", [_heading("method"), term("round", "round"), term("accuracy"), _heading("state")], rows, {1, 2})
     return [table, *(html.P(printable(note), className="note") for note in dict.fromkeys(notes))]
 
@@ -439,13 +452,13 @@ def told(view: View) -> list[Component]:
     """The answer, what to do, and what speaks against it."""
     first, second = view.answer
     advice = view.advice
-    table = _table(
-        advice.title, list(map(_heading, advice.headings)), [list(row) for row in advice.rows], set(range(1, 99))
-    )
+    headings = [explained(text, about) for text, about in advice.headings]
+    table = _table(advice.title, headings, [list(row) for row in advice.rows], set(range(1, len(headings))))
     return [
         html.H2(view.question),
         html.P([printable(first), " ", printable(second)]),
         *(html.P(printable(f"Note: {note}."), className="note") for note in view.notes),
+        html.P(["Made with ", f"{view.diagnosis.settings}."], className="note", id="made-with"),
         html.H3("What to do"),
         *(html.P(sentence) for sentence in advice.sentences),
         html.Details([html.Summary("From which runs is this known?"), table, html.P(advice.source, className="note")]),
@@ -456,7 +469,13 @@ def _heading(text: str) -> Component:
     return html.Span(text)
 
 
-def _table(title: str, headings: Sequence[Component], rows: Sequence[Sequence[str]], numbers: set[int]) -> Component:
+def _method(method: str, text: str) -> Component:
+    """A method's name with what it does."""
+    idea = method_idea(method)
+    return html.Span(text) if idea is None else explained(text, idea)
+
+
+def _table(title: str, headings: Sequence[Component], rows: Sequence[Sequence[Any]], numbers: set[int]) -> Component:
     """A table; ``numbers`` are the columns that are."""
 
     def kind(column: int) -> str:
@@ -512,7 +531,7 @@ def _paper() -> Component:
                             ),
                             _labelled(
                                 "paper-score",
-                                "Table",
+                                ["Table: ", term("accuracy"), ", or ", term("ad"), " and ", term("sdad")],
                                 dcc.Dropdown(
                                     id="paper-score",
                                     options=[{"label": title, "value": name} for name, (title, _) in SCORES.items()],
@@ -542,8 +561,8 @@ def _paper() -> Component:
                         **{"aria-label": "Our score of every method, a tick for each seed, and the paper's value."},
                     ),
                     html.Figcaption(
-                        "The filled or hollow marker of a method is our mean, each tick one seed, the grey ring with a "
-                        "dot the paper's value."
+                        "The marker of a method is our mean, each tick is one seed, the grey ring with a dot is the "
+                        "paper's value."
                     ),
                 ],
                 className="card",
@@ -554,7 +573,7 @@ def _paper() -> Component:
     )
 
 
-def paper_table(found: Sequence[Line], dataset: str, level: str, notes: Sequence[str]) -> list[Component]:
+def paper_table(found: Sequence[Line], dataset: str, level: str, score: str, notes: Sequence[str]) -> list[Component]:
     """Ours, the paper's, the difference and the seeds of each method."""
     seeds = sorted({seed for line in found for seed in line.seeds}, key=lambda seed: (seed != 42, seed))
     rows = []
@@ -563,10 +582,10 @@ def paper_table(found: Sequence[Line], dataset: str, level: str, notes: Sequence
         own = [f"{line.seeds[seed]:.3f}" if seed in line.seeds else "" for seed in seeds]
         name = f"{method_title(line.method)}{' *' if line.best else ''}"
         ours, theirs = _spread(line.mean, line.spread, 3), _spread(line.paper_mean, line.paper_spread, 2)
-        rows.append([name, ours, theirs, difference, *own])
+        rows.append([_method(line.method, name), ours, theirs, difference, *own])
     headings = [_heading(each) for each in ("method", "ours", "the paper", "difference")]
     headings += [term("seed", f"seed {seed}") for seed in seeds]
-    title = f"{dataset_title(dataset)}, {level}"
+    title = f"{dataset_title(dataset)}, {level}: {SCORES[score][0]}"
     more = [*notes, "* the best of all methods under this partition, at two digits"]
     table = _table(title, headings, rows, set(range(1, 4 + len(seeds))))
     return [table, *(html.P(printable(note), className="note") for note in more)]

@@ -22,10 +22,10 @@ from clustpsi.report.tables import (
     with_server_rows,
 )
 
-#: The paper's two tables: title, score, and the score that follows the ±.
+#: The paper's two tables: score, title, and the score that follows the ±.
 SCORES = {
-    "global_accuracy": ("Global accuracy (mean ± standard deviation over seeds)", None),
-    "ad": ("Clients' distance from accuracy 1 (AD ± SDAD): less is better", "sdad"),
+    "global_accuracy": ("Accuracy ± spread over seeds", None),
+    "ad": ("AD ± SDAD: less is better", "sdad"),
 }
 
 

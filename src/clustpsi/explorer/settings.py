@@ -15,6 +15,8 @@ from clustpsi.limits import LARGEST
 from clustpsi.methods import MethodSpec
 from clustpsi.methods.clust_psi_pfl import ClustPSIPFL
 from clustpsi.partition import DEFAULT_CLIENTS, DEFAULT_LEVELS
+from clustpsi.presets import CLUSTERING as PRESETS
+from clustpsi.presets import DEFAULT_CLUSTERING
 from clustpsi.runs.config import Config
 
 MOST_CLIENTS = 2_000  # on one screen; as many as clusters are searched for without a sample
@@ -24,8 +26,8 @@ LONGEST_ADDRESS = 4_000
 TABLE = "table:"
 _TABLE = re.compile(r"table:[0-9a-f]{16}")
 
-# Parameters of Clust-PSI-PFL that the page has controls for.
-CLUSTERING = ("tau_clusters", "psi_features", "psi_smoothing")
+# What decides on PSI and on the clusters.
+CLUSTERING = ("tau_clusters", "preset", "psi_features", "psi_smoothing")
 NUMBERS = ("non_iid_param", "num_clients", "seed", "tau_clusters", "comm_rounds", "local_epochs")
 TRAINING = ("agg_method", "comm_rounds", "local_epochs")
 
@@ -42,6 +44,10 @@ class Settings:
         Columns of such a table; without a label it has label counts.
     non_iid_param
         alpha or S; None for partitioners without one.
+    preset
+        Of PSI and of the clustering, as in ``clustpsi diagnose``.
+    psi_smoothing, psi_features
+        In place of the preset's own.
     tau_clusters
         Number of clusters; None lets the silhouette decide.
     agg_method
@@ -55,8 +61,9 @@ class Settings:
     non_iid_param: float | None = DEFAULT_LEVELS["dirichlet"]
     num_clients: int | None = DEFAULT_CLIENTS
     seed: int = 42
-    psi_smoothing: str = "additive"
-    psi_features: str = "psi"
+    preset: str = DEFAULT_CLUSTERING
+    psi_smoothing: str | None = None
+    psi_features: str | None = None
     tau_clusters: int | None = None
     agg_method: str = "fedavg,local,clust_psi_pfl"
     comm_rounds: int = 40
@@ -72,7 +79,9 @@ class Settings:
                 f"the page shows from 2 to {MOST_CLIENTS:,} clients, not {self.num_clients:,}: for more, use the "
                 "command line"
             )
-        self.config("clust_psi_pfl").checked()  # the same limits and messages as on the command line
+        if self.preset not in PRESETS:
+            raise unknown_name("preset", self.preset, PRESETS)
+        self.clust_psi_pfl(MethodSpec.parse(ClustPSIPFL.name))  # the same limits and messages as on the command line
         self.methods  # noqa: B018 (likewise)
 
     @classmethod
@@ -113,10 +122,28 @@ class Settings:
     @property
     def methods(self) -> tuple[str, ...]:
         """What is trained; Clust-PSI-PFL finds the clusters that are on the screen."""
-        given = {key: str(getattr(self, key)) for key in CLUSTERING if getattr(self, key) is not None}
         specs = [MethodSpec.parse(each) for each in self.agg_method.split(",") if each.strip()]
-        full = [str(spec.with_defaults(given)) if spec.name == ClustPSIPFL.name else str(spec) for spec in specs]
-        return tuple(dict.fromkeys(self.config(each).checked().agg_method for each in full))
+        full = [
+            self.clust_psi_pfl(spec) if spec.name == ClustPSIPFL.name else self.config(str(spec)).checked().agg_method
+            for spec in specs
+        ]
+        return tuple(dict.fromkeys(full))
+
+    def clust_psi_pfl(self, spec: MethodSpec) -> str:
+        """Clust-PSI-PFL with the preset and the clusters that are on the screen, unless ``spec`` says others."""
+        said = {key: getattr(self, key) for key in ("tau_clusters", "psi_features", "psi_smoothing")}
+        given = {
+            **ClustPSIPFL.presets.get(self.preset, {}),
+            **{k: each for k, each in said.items() if each is not None},
+        }
+        full = spec.with_defaults({key: str(value) for key, value in given.items()})
+        return self.config(str(full)).checked().agg_method
+
+    @property
+    def clustering(self) -> dict[str, Any]:
+        """Parameters of :class:`clustpsi.PSIClustering`: the preset's, or what is said besides."""
+        said = {"features": self.psi_features, "smoothing": self.psi_smoothing}
+        return {**PRESETS[self.preset], **{key: value for key, value in said.items() if value is not None}}
 
     def config(self, method: str, dataset: str | None = None) -> Config:
         """The run of a method; ``dataset`` is the file of a table."""

@@ -14,9 +14,9 @@ from clustpsi.explorer.settings import CLUSTERING, TRAINING, Settings
 from clustpsi.report import charts
 from clustpsi.report.advice import Advice, advise
 from clustpsi.report.answers import skew_answer, skew_question
-from clustpsi.report.cells import FEATURES, two_dimensions
+from clustpsi.report.cells import two_dimensions
 from clustpsi.report.charts import Chart, Silhouettes
-from clustpsi.report.glossary import CONSTANTS
+from clustpsi.report.glossary import CONSTANT_LINES
 from clustpsi.report.look import Theme
 
 KEPT = 64  # views that need not be computed again
@@ -33,11 +33,11 @@ class View:
 
     @cached_property
     def constants(self) -> dict[str, float]:
-        """The accuracy of answers that need no training, by their titles."""
+        """The accuracy of answers that need no training, as lines of a chart."""
         if self.clients.test_counts is None:
             return {}
         scores = constant_answers(self.clients.counts, self.clients.test_counts)
-        return {title: scores[kind].global_accuracy for kind, title in CONSTANTS.items()}
+        return {title: scores[kind].global_accuracy for kind, title in CONSTANT_LINES.items()}
 
     @property
     def facts(self) -> list[tuple[str, str, str, str]]:
@@ -85,7 +85,7 @@ class View:
             "measures": charts.skew_measures(found.measures, theme),
             "sizes": charts.client_sizes(sizes, names, theme, what="samples"),
             "psi": charts.psi_terms(found.terms, counts, names, classes, theme),
-            "silhouette": charts.silhouette({FEATURES[self.settings.psi_features]: curve}, theme),
+            "silhouette": charts.silhouette({found.clustering.features: curve}, theme),
             "map": charts.clients_in_two_dimensions(points, names, clusters, sizes, theme, kept=kept),
             "mix": charts.label_mix(counts, clusters, classes, theme),
         }
@@ -129,9 +129,8 @@ class Views:
             clients.counts,
             clients.names,
             clients.classes,
-            preset="paper",  # that of Clust-PSI-PFL in runs; the controls say the rest
-            features=settings.psi_features,
-            smoothing=settings.psi_smoothing,
+            preset=settings.preset,
+            **settings.clustering,
             n_clusters="auto" if settings.tau_clusters is None else settings.tau_clusters,
             random_state=settings.seed,
         )

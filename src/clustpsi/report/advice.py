@@ -6,8 +6,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clustpsi.experiments.advice import KINDS, MEASURES, NEAR, Learned, known, measure
+from clustpsi.experiments.advice import MEASURES, NEAR, Learned, known, measure
 from clustpsi.printing import counted
+from clustpsi.report.glossary import TERMS
 from clustpsi.report.tables import dataset_title, level_title, method_title
 
 NEAREST = 5  # known federations that are shown
@@ -20,7 +21,7 @@ class Advice:
     method: str | None  # None if nothing is known to be better
     sentences: tuple[str, ...]
     title: str
-    headings: tuple[str, ...]
+    headings: tuple[tuple[str, str], ...]  # each with its explanation
     rows: list[tuple[str, ...]]
     source: str
 
@@ -34,10 +35,26 @@ def advise(counts: ArrayLike, learned: Learned | None = None) -> Advice:
         learned.rule.choose(values) if learned.helps else None,
         tuple(sentences),
         f"Accuracy in the {NEAREST} known federations that are most like this one",
-        ("federation", "clients", "majority labels", "WPSI", *map(method_title, KINDS)),
+        (
+            ("federation", "Data set and partition"),
+            ("clients", TERMS["client"][1]),
+            TERMS["majority"],
+            TERMS["wpsi"],
+            *((method_title(method), f"{what[:1].upper()}{what[1:]}.") for method, what in learned.methods.items()),
+        ),
         _nearest(values, learned),
-        f"Known from {counted(len(learned.cells), 'federation')} on {', '.join(map(dataset_title, learned.datasets))} "
-        "(docs/results.md of clustpsi). Majority labels: the share of samples with their client's most frequent label.",
+        _source(learned),
+    )
+
+
+def _source(learned: Learned) -> str:
+    """The runs that advice is known from."""
+    runs = sum(int(cell["seeds"]) for cell in learned.cells) * len(learned.methods)
+    parts = [f"{dataset_title(name)} ({size})" for name, size in zip(learned.datasets, learned.sizes, strict=True)]
+    methods = [method_title(method) for method in learned.methods]
+    return (
+        f"Known from {counted(runs, 'run')} of {', '.join(methods[:-1])} and {methods[-1]} on "
+        f"{counted(len(learned.cells), 'federation')} made from {', '.join(parts)}: docs/results.md of clustpsi."
     )
 
 
@@ -56,12 +73,13 @@ def _ruled(values: dict[str, float], learned: Learned) -> list[str]:
         shown = f"{values[rule.measure]:.3g}"
         why = f"{MEASURES[rule.measure]} is {shown} here, {side} {rule.limit:.3g}"
     return [
-        f"From label counts alone: start with {method_title(chosen)} ({KINDS[chosen]}), because {why}.",
-        f"How sure is that? On data sets that this rule had not seen, its choice was as good as the best (within "
-        f"{NEAR}) in {learned.near('rule')} of {total} federations, always taking {method_title(other)} in "
-        f"{learned.near(other)}; on average it gave away {learned.loss('rule'):.4f} of accuracy, that "
-        f"{learned.loss(other):.4f}. That is little evidence, of {counted(len(learned.datasets), 'data set')}: compare "
-        f"it with local training on your own data.",
+        f"From label counts alone: start with {method_title(chosen)}: {learned.methods[chosen]}. Why: {why}.",
+        f"How sure is that? On data sets that this rule had not seen, its choice was as good as the best method "
+        f"(within {NEAR} of accuracy) in {learned.near('rule')} of {total} federations. Always taking "
+        f"{method_title(other)} would have been in {learned.near(other)}. The rule gave away "
+        f"{learned.loss('rule'):.4f} of accuracy on average, the constant choice {learned.loss(other):.4f}.",
+        f"This is evidence from {counted(len(learned.datasets), 'data set')} only: compare with local training on your "
+        f"own data.",
     ]
 
 
@@ -70,8 +88,9 @@ def _plain(values: dict[str, float], learned: Learned) -> list[str]:
     return [
         "No rule is known that chooses better on data it has not seen than always taking the same method, so these "
         "are the plain facts.",
-        f"{method_title(other)} ({KINDS[other]}) was as good as the best (within {NEAR}) in {learned.near(other)} of "
-        f"{counted(sum(learned.sizes), 'federation')}. Compare it with local training on your own data.",
+        f"{method_title(other)} ({learned.methods[other]}) was as good as the best (within {NEAR} of accuracy) in "
+        f"{learned.near(other)} of {counted(sum(learned.sizes), 'federation')}. Compare it with local training on your "
+        f"own data.",
     ]
 
 
@@ -100,8 +119,8 @@ def _nearest(values: dict[str, float], learned: Learned) -> list[tuple[str, ...]
                 f"{dataset_title(cell['dataset'])}, {level_title((cell['partitioner'], cell['non_iid_param']))}",
                 f"{cell['num_clients']:.0f}",
                 f"{cell['majority']:.0%}",
-                f"{cell['wpsi']:.3g}",
-                *(f"{cell[kind]:.3f}" for kind in KINDS),
+                f"{cell['wpsi']:.2f}",
+                *(f"{cell[method]:.3f}" for method in learned.methods),
             )
         )
     return rows

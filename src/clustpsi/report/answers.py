@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clustpsi.diagnosis import Diagnosis, band
+from clustpsi.diagnosis import WEAK, Diagnosis, band
 from clustpsi.printing import counted
 from clustpsi.report.cells import Cell
 from clustpsi.report.significance import FEWEST_PAIRS
@@ -60,9 +60,9 @@ def skew_answer(found: Diagnosis) -> tuple[str, str]:
     score = found.clustering.silhouette_scores_.get(tau)
     if tau == 1:
         return first, "No way to split the clients into clusters was found, so they stay together."
-    told = "" if score is None else f" with a silhouette of {score:.2f}"
     cautions = found.cautions()
-    doubt = f"; but {cautions[0]}" if cautions else ""
+    told = "" if score is None or score < WEAK else f" with a silhouette of {score:.2f}"  # a weak one is a caution
+    doubt = f", but {cautions[0]}" if cautions else ""
     return first, f"The clients form {counted(tau, 'cluster')}{told}{doubt}."
 
 

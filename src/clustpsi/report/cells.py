@@ -39,7 +39,6 @@ from clustpsi.runs.frame import SETTINGS, read_folders, read_runs
 from clustpsi.runs.store import RunFolder, Store
 
 CELL = ["dataset", "partitioner", "non_iid_param", "num_clients"]
-FEATURES = {"psi": "the paper's features", "signed": "signed features"}
 
 
 # --------------------------------------------------------------------------------------------------------- finding runs
@@ -191,7 +190,7 @@ class Cell:
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """Of the clients of the seed that is shown."""
+        """Of the clients of the seed that is shown, as Clust-PSI-PFL sees them."""
         return self._diagnose("psi")
 
     @cached_property
@@ -202,7 +201,7 @@ class Cell:
     def _diagnose(self, features: str) -> Diagnosis:
         classes, counts = self._counts
         names = self._clients["client"].tolist()
-        return diagnose(counts, names, classes, features=features, random_state=self.shown_seed)
+        return diagnose(counts, names, classes, preset="paper", features=features, random_state=self.shown_seed)
 
     def measures(self) -> dict[str, list[float]]:
         """Measures of skew, one value for each seed."""
@@ -292,13 +291,13 @@ class Cell:
             ) from None
 
     def worst_clients(self, most: int = 10) -> list[WorstClient]:
-        """The clients that fare worst under the best method, for the seed that is shown."""
+        """The clients that fare worst under the best method, for the seed that is shown; none without an error."""
         method = self.best if self._has(self.best) else next(iter(self.accuracy_of_clients()))
         accuracies = self.accuracy_of_clients()
         own = accuracies[method]
         names, table = list(accuracies), np.array(list(accuracies.values()))
         found = []
-        for i in [int(i) for i in np.argsort(own, kind="stable") if np.isfinite(own[i])][:most]:
+        for i in [int(i) for i in np.argsort(own, kind="stable") if own[i] < 1][:most]:
             better = float(np.nanmax(table[:, i])) > own[i]
             found.append(
                 WorstClient(

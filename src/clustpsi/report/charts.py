@@ -19,7 +19,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.diagnosis import BANDS
 from clustpsi.printing import counted, printable
-from clustpsi.report.look import FONT, GREY, LIGHT, MEASURE_LOOKS, PALETTE, Look, Theme, method_look, series_look
+from clustpsi.report.look import (
+    FEATURE_LOOKS,
+    FONT,
+    GREY,
+    LIGHT,
+    MEASURE_LOOKS,
+    PALETTE,
+    Look,
+    Theme,
+    method_look,
+    series_look,
+)
 from clustpsi.report.tables import method_order, method_title
 
 Chart = dict[str, Any]
@@ -32,8 +43,10 @@ CONFIG = {
 }
 
 MOST_NAMES = 60  # of clients or classes beside an axis
+MOST_LARGE = 150  # points of full size
 MOST_STEPS = 400  # of a line of shares
 MOST_SHOWN = 18  # letters of a name beside an axis; hovering tells all of it
+MOST_WRITTEN = 10  # classes whose shares are written out
 MOST_CLUSTERS = 24  # whose borders and label mix are shown
 
 SYMBOLS = {
@@ -119,7 +132,7 @@ def label_heat_map(
         "hovertemplate": "%{x}<br>%{y}: %{z:.1%} (%{customdata:,} samples)<extra></extra>",
         **_colours(theme.shares, 0, 1, ("0%", "50%", "100%")),
     }
-    by = "" if groups is None else ", by cluster"
+    by = "" if groups is None else ", by cluster (above)"
     layout = {
         "height": min(220 + _row_height(len(class_names)) * len(class_names), 620),
         "xaxis": _columns(named, places, f"{counted(len(named), 'client')}{by}"),
@@ -198,7 +211,8 @@ def skew_measures(measures: Mapping[str, ArrayLike], theme: Theme = LIGHT) -> Ch
         )
         mean = float(own.mean())
         at = float(np.log10(max(mean, low))) if is_wpsi else mean
-        notes.append(_note(f"<b>{mean:.3g}</b>", x=at, xref=axes["xaxis"], y=title, yref=axes["yaxis"], yshift=15))
+        told = f"{mean:.3g}" if is_wpsi else f"{mean:.2f}"
+        notes.append(_note(f"<b>{told}</b>", x=at, xref=axes["xaxis"], y=title, yref=axes["yaxis"], yshift=15))
     layout = {
         "height": 330,
         "xaxis": _axis(type="log", range=[float(np.log10(low)), float(np.log10(high))], dtick=1, anchor="y"),
@@ -271,11 +285,11 @@ def psi_terms(
 
 
 def silhouette(kinds: Mapping[str, Silhouettes], theme: Theme = LIGHT) -> Chart:
-    """The silhouette over the number of clusters, a line for each kind of features, and the number that was chosen."""
+    """The silhouette over the number of clusters, and the number that was chosen; a line for each kind of features."""
     traces = []
     widest = 2
-    for place, (kind, found) in enumerate(kinds.items()):
-        look = series_look(place)
+    for kind, found in kinds.items():
+        title, look = FEATURE_LOOKS[kind]
         numbers = sorted(found.scores)
         widest = max([widest, *numbers])
         traces.append(
@@ -283,7 +297,7 @@ def silhouette(kinds: Mapping[str, Silhouettes], theme: Theme = LIGHT) -> Chart:
                 "type": "scatter",
                 "x": numbers,
                 "y": [found.scores[j] for j in numbers],
-                "name": as_text(kind),
+                "name": title,
                 "mode": "lines" if len(numbers) > 1 else "markers",
                 "line": _line(look, theme),
                 "marker": _marker(look, theme, 7),
@@ -296,7 +310,7 @@ def silhouette(kinds: Mapping[str, Silhouettes], theme: Theme = LIGHT) -> Chart:
                     "type": "scatter",
                     "x": [found.chosen],
                     "y": [found.scores[found.chosen]],
-                    "name": f"{as_text(kind)}: chosen, {found.chosen}",
+                    "name": f"{found.chosen} chosen",
                     "mode": "markers",
                     "marker": _marker(look, theme, 13) | {"line": {"color": theme.surface, "width": 1.5}},
                     "hovertemplate": "chosen: %{x} clusters, silhouette %{y:.3f}<extra>%{fullData.name}</extra>",
@@ -324,7 +338,8 @@ def clients_in_two_dimensions(
     """
     xy, groups, samples = np.asarray(points, np.float64), np.asarray(clusters), np.asarray(sizes)
     numbers = np.unique(groups)
-    diameters = (7 + 9 * np.sqrt(samples / samples.max())).round(1)
+    smaller = min(1.0, (MOST_LARGE / len(samples)) ** 0.5)  # many points would hide each other
+    diameters = (smaller * (7 + 9 * np.sqrt(samples / samples.max()))).clip(4).round(1)
     few = len(numbers) <= MOST_CLUSTERS
     traces = []
     for members in [np.flatnonzero(groups == group) for group in numbers] if few else [np.arange(len(groups))]:
@@ -338,18 +353,19 @@ def clients_in_two_dimensions(
                 "y": _packed(xy[members, 1]),
                 "text": [f"{as_text(client_names[i])}: cluster {groups[i]}" for i in members.tolist()],
                 "customdata": _packed(samples[members]),
-                "name": f"cluster {groups[members[0]]} ({counted(len(members), 'client')})",
+                "name": str(groups[members[0]]),
                 "mode": "markers",
-                "marker": marker | own | {"opacity": 0.85},
+                "marker": marker | own | {"opacity": 0.85, "line": {"width": 0}},
                 "hovertemplate": "%{text}, %{customdata:,} samples<extra></extra>",
             }
         )
-    told = ["", ""] if kept is None else [f" ({share:.0%} of the differences)" for share in kept]
+    told = ["", ""] if kept is None else [f" ({share:.0%})" for share in kept]
     layout = {
         "height": 420,
         "xaxis": _axis(f"first direction{told[0]}", zeroline=False),
         "yaxis": _axis(f"second direction{told[1]}", zeroline=False),
         "showlegend": few,
+        "legend": {"title": {"text": "cluster", "side": "left"}, "itemsizing": "constant"},
     }
     return _chart(traces, layout, theme)
 
@@ -370,7 +386,7 @@ def label_mix(counts: ArrayLike, clusters: ArrayLike, class_names: Sequence[str]
         "x": places,
         "y": rows,
         "customdata": _packed(totals),
-        "texttemplate": "%{z:.0%}" if len(class_names) <= 12 else "",
+        **_percentages(totals / totals.sum(axis=1, keepdims=True)),
         "hovertemplate": "%{y}<br>%{x}: %{z:.1%} (%{customdata:,} samples)<extra></extra>",
         "xgap": 1,
         "ygap": 1,
@@ -383,6 +399,14 @@ def label_mix(counts: ArrayLike, clusters: ArrayLike, class_names: Sequence[str]
         "yaxis": _rows(rows, rows, most=None),
     }
     return _chart([heat], layout, theme)
+
+
+def _percentages(shares: NDArray[np.float64]) -> dict[str, Any]:
+    """Shares as numbers in the fields of a heat map, where the fields of a phone have room for them."""
+    if shares.shape[1] > MOST_WRITTEN:
+        return {}
+    texts = [[f"{100 * share:.0f}" if share >= 0.005 else "" for share in row] for row in shares]
+    return {"text": texts, "texttemplate": "%{text}", "textfont": {"size": 11}}
 
 
 # ------------------------------------------------------------------------------------------------------------- training
@@ -455,7 +479,7 @@ def accuracy_by_method(
     best_last = sorted(values, key=lambda method: float(values[method].mean()))
     traces = []
     for method in best_last:
-        look, row = method_look(method), as_text(method_title(method))
+        look, row = method_look(method), _method_name(method)
         tick = {"symbol": "line-ns", "size": 13, "line": {"width": 1.5, "color": theme.tint(look.colour, 0.7)}}
         for x, marker, told in (
             (values[method].tolist(), tick, "one seed"),
@@ -477,7 +501,7 @@ def accuracy_by_method(
             {
                 "type": "scatter",
                 "x": [paper[method] for method in rows],
-                "y": [as_text(method_title(method)) for method in rows],
+                "y": [_method_name(method) for method in rows],
                 "mode": "markers",
                 "marker": {"symbol": "circle-open-dot", "color": theme.muted, "size": 13, "line": {"width": 1.5}},
                 "hovertemplate": f"%{{y}}, the paper: {score} %{{x:.3f}}<extra></extra>",
@@ -491,7 +515,7 @@ def accuracy_by_method(
             _small_note(title, theme, x=value, y=1, yref="paper", xanchor=side, yanchor="bottom", yshift=14 * place)
         )
     layout = {
-        "height": 120 + 30 * len(values),
+        "height": 120 + (30 if best_last == [method.partition(":")[0] for method in best_last] else 36) * len(values),
         "xaxis": _axis(score),
         "yaxis": _axis(type="category"),
         "shapes": shapes,
@@ -564,7 +588,7 @@ def accuracy_by_client(
         "ygap": 1,
         **_colours(theme.shares, 0, 1, ("0", "accuracy", "1")),
     }
-    by = "by accuracy" if groups is None else "by cluster and accuracy"
+    by = "by accuracy" if groups is None else "by cluster (above)"
     layout = {
         "height": 200 + 26 * len(methods),
         "xaxis": _columns(named, places, f"{counted(len(named), 'client')}, {by}"),
@@ -580,7 +604,7 @@ def cost(costs: Mapping[str, Mapping[str, float]], theme: Theme = LIGHT) -> Char
     ``costs`` has ``bytes_up``, ``bytes_down`` and ``seconds`` (NaN where unknown) for each method.
     """
     methods = method_order(costs)[::-1]
-    rows = [as_text(method_title(method)) for method in methods]
+    rows = [_method_name(method) for method in methods]
     hatched = {"shape": "/", "fillmode": "overlay", "fgcolor": theme.surface, "solidity": 0.25}
     traces = []
     for key, name, colour, unit in (
@@ -605,8 +629,8 @@ def cost(costs: Mapping[str, Mapping[str, float]], theme: Theme = LIGHT) -> Char
     layout = {
         "height": 150 + 26 * len(methods),
         "barmode": "stack",
-        "xaxis": _axis("MB sent", domain=[0, 0.48]),
-        "xaxis2": _axis("seconds", domain=[0.54, 1], anchor="y"),
+        "xaxis": _axis("MB sent", domain=[0, 0.48], nticks=4, tickangle=0),
+        "xaxis2": _axis("seconds", domain=[0.54, 1], anchor="y", nticks=4, tickangle=0),
         "yaxis": _axis(type="category"),
         "showlegend": True,
     }
@@ -632,10 +656,10 @@ def _chart(data: list[Chart], layout: dict[str, Any], theme: Theme) -> Chart:
             "namelength": -1,
         },
         "showlegend": False,
-        "legend": {"orientation": "h", "traceorder": "normal", "yref": "container", "y": 0, "yanchor": "bottom"},
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": theme.muted, "activecolor": theme.accent},
     }
-    return {"data": data, "layout": shared | layout | axes}
+    legend = {"orientation": "h", "traceorder": "normal", "yref": "container", "y": 0, "yanchor": "bottom"}
+    return {"data": data, "layout": shared | layout | axes | {"legend": legend | layout.get("legend", {})}}
 
 
 def _packed(values: NDArray[Any]) -> dict[str, Any]:
@@ -650,7 +674,7 @@ def _packed(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _axis(title: str = "", **more: Any) -> dict[str, Any]:
-    return {"automargin": True, "title": {"text": title, "standoff": 8}, **more}
+    return {"automargin": True, "title": {"text": title, "standoff": 8, "font": {"size": 13}}, **more}
 
 
 def _columns(names: Sequence[str], places: Sequence[str], title: str) -> dict[str, Any]:
@@ -695,14 +719,13 @@ def _group_marks(groups: NDArray[Any] | None, theme: Theme) -> dict[str, Any]:
     if len(borders) >= MOST_CLUSTERS:
         return {}
     line = {"color": theme.of(PALETTE[1]), "width": 1.5}
-    place = {"type": "line", "y0": 0, "y1": 1.03, "yref": "paper", "line": line}
+    place = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": line}
+    font = {"color": theme.bad, "size": 12}
     notes = []
     for left, right in pairwise([-0.5, *borders, len(groups) - 0.5]):
-        width, number = (right - left) / len(groups), groups[int(left + 0.5)]
-        if width > 0.025:
-            text = f"cluster {number}" if width > 0.2 else str(number)
-            font = {"color": theme.of(PALETTE[1])}
-            notes.append(_note(text, x=(left + right) / 2, y=1, yref="paper", yanchor="bottom", font=font))
+        if (right - left) / len(groups) >= 0.05:  # of a phone's width: room for two digits
+            number = str(groups[int(left + 0.5)])
+            notes.append(_note(number, x=(left + right) / 2, y=1, yref="paper", yanchor="bottom", font=font))
     return {"shapes": [place | {"x0": at, "x1": at} for at in borders], "annotations": notes}
 
 
@@ -717,6 +740,12 @@ def _constant_lines(constants: Mapping[str, float] | None, theme: Theme) -> list
 
 def _line_across(value: float, line: dict[str, Any]) -> dict[str, Any]:
     return {"type": "line", "x0": 0, "x1": 1, "xref": "x domain", "y0": value, "y1": value, "line": line}
+
+
+def _method_name(method: str) -> str:
+    """A method beside an axis, its parameters below it, so that a phone has room for the chart."""
+    name, _, parameters = method_title(method).partition(" (")
+    return as_text(name) + (f"<br><sub>({as_text(parameters)}</sub>" if parameters else "")
 
 
 def _note(text: str, **place: Any) -> dict[str, Any]:
@@ -740,8 +769,13 @@ def _line(look: Look, theme: Theme) -> dict[str, Any]:
 def _colours(colours: Sequence[str], least: float, most: float, texts: Sequence[str]) -> dict[str, Any]:
     """Of a heat map; ``texts`` are at the ends and in the middle of its key, which is below, where a phone has room."""
     key = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "xref": "container", "x": 0}
-    key |= {"xanchor": "left", "lenmode": "pixels", "len": 220, "xpad": 28, "thickness": 10, "outlinewidth": 0}
-    key |= {"tickangle": 0, "tickvals": [least, (least + most) / 2, most], "ticktext": list(texts)}
+    key |= {"xanchor": "left", "lenmode": "pixels", "len": 190, "xpad": 28, "thickness": 10, "outlinewidth": 0}
+    key |= {
+        "tickangle": 0,
+        "ticklabeloverflow": "allow",
+        "tickvals": [least, (least + most) / 2, most],
+        "ticktext": list(texts),
+    }
     scale = [[place / (len(colours) - 1), colour] for place, colour in enumerate(colours)]
     return {"zmin": least, "zmax": most, "colorscale": scale, "colorbar": key}
 

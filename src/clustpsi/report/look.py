@@ -80,6 +80,12 @@ MEASURE_LOOKS = {
     "label_earth_mover": ("label EMD", Look("#009E73", "v", "dashes")),
 }
 
+#: Kinds of features by which clients are clustered: title and look.
+FEATURE_LOOKS = {
+    "psi": ("the paper's features", Look(BLACK, "s")),
+    "signed": ("signed features", Look("#0072B2", "D", "dashes")),
+}
+
 
 # ------------------------------------------------------------------------------------------------------------ web pages
 

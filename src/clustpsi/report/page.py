@@ -24,15 +24,16 @@ from markupsafe import Markup
 from clustpsi.diagnosis import Diagnosis, band
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import check_writable, write_atomically
+from clustpsi.methods import make_method
 from clustpsi.printing import counted, printable
 from clustpsi.report import answers, charts, look
 from clustpsi.report.advice import Advice, advise
-from clustpsi.report.cells import FEATURES, Cell, shared_settings, two_dimensions
+from clustpsi.report.cells import Cell, shared_settings, two_dimensions
 from clustpsi.report.charts import Chart, Silhouettes
-from clustpsi.report.glossary import CONSTANTS, TERMS
-from clustpsi.report.look import Look, method_look
+from clustpsi.report.glossary import CONSTANT_LINES, CONSTANTS, TERMS
+from clustpsi.report.look import FEATURE_LOOKS, Look, method_look
 from clustpsi.report.sheet import Sheet
-from clustpsi.report.tables import SERVER, dataset_title, level_title, method_title, score_table
+from clustpsi.report.tables import SERVER, dataset_title, level_title, method_idea, method_title, score_table
 
 LARGEST = 6_000_000  # bytes of a report
 ROOM_FOR_CHARTS = 3_500_000  # bytes of them, packed: the rest is for Plotly (2 MB), tables and text
@@ -46,6 +47,7 @@ class Heading:
     text: str
     key: str = ""  # of the word's explanation
     number: bool = True
+    about: str = ""  # the explanation itself, of what is no word of the glossary
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Row:
     strong: bool = False
     faint: bool = False
     look: Look | None = None
+    about: str | None = None  # explains the first cell
+    best: frozenset[int] = frozenset()  # cells that stand out
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,9 @@ def run_report(cells: Sequence[Cell], notes: Sequence[str] = ()) -> str:
     title = f"Methods compared on {counted(len(cells), 'federation')}" if several else chapters[0]["question"]
     about = shared_settings(cells)
     overview = _overview(cells) if several else []
-    return _render(title, about, chapters, drawn, notes, overview=overview, left_out=left_out)
+    names = {name for cell in cells for name in cell.all_methods}
+    ideas = {make_method(name).title: idea for name in names if (idea := method_idea(name))}
+    return _render(title, about, chapters, drawn, notes, methods=ideas, overview=overview, left_out=left_out)
 
 
 def skew_report(found: Diagnosis, other: Diagnosis, name: str, command: str) -> str:
@@ -134,7 +140,7 @@ def skew_report(found: Diagnosis, other: Diagnosis, name: str, command: str) -> 
     }
     chapter["parts"] = [("advice", "What to do"), *SKEW_PARTS, ("repeat", "Repeat it")]
     about = f"{counted(len(found.client_names), 'client')}, {counted(len(found.class_names), 'class')}"
-    return _render(str(chapter["question"]), about, [chapter], drawn, ())
+    return _render(str(chapter["question"]), about, [chapter], drawn, (), methods={})
 
 
 SKEW_PARTS = [("federation", "The federation"), ("drivers", "Who drives the skew"), ("clusters", "The clusters")]
@@ -179,20 +185,30 @@ def _overview(cells: Sequence[Cell]) -> list[Table]:
         sheet = score_table(runs.drop(columns=["method", "level"]), digits=3)
         there = {level_title(cell.level) for cell in group}
         title = f"Accuracy, {dataset_title(dataset)}, {counted(clients, 'client')}"
-        tables.append(_from_sheet(sheet, title, there))
+        methods = {method_title(method): method for cell in group for method in cell.all_methods}
+        tables.append(_from_sheet(sheet, title, there, methods))
     return tables
 
 
-def _from_sheet(sheet: Sheet, title: str, kept: set[str]) -> Table:
-    """A table as ``clustpsi table`` prints it, with those of its columns that have runs."""
+def _from_sheet(sheet: Sheet, title: str, kept: set[str], methods: Mapping[str, str]) -> Table:
+    """A table as ``clustpsi table`` prints it, with those of its columns that have runs; ``methods`` by title."""
     columns = [i for i, heading in enumerate(sheet.headings) if heading in kept]
     headings = (Heading("method", number=False), *(Heading(sheet.headings[i]) for i in columns))
     rows = []
     for _, lines in sheet.sections:
         for line in lines:
             entries = [line.entries[0] if line.spans else line.entries[i] for i in columns]
-            rows.append(Row((line.name, *(entry.lines[0] for entry in entries))))
-    return Table(f"{title}: mean ± standard deviation over seeds", headings, rows, [_sentence(n) for n in sheet.notes])
+            cells = (line.name, *(entry.lines[0] for entry in entries))
+            best = frozenset(i for i, entry in enumerate(entries, 1) if entry.bold)
+            rows.append(_method_row(methods.get(line.name), cells, best=best))
+    notes = ["Mean ± standard deviation over seeds; the best of each column is bold.", *map(_sentence, sheet.notes)]
+    return Table(title, headings, rows, notes)
+
+
+def _method_row(method: str | None, cells: tuple[str, ...], **more: Any) -> Row:
+    """A row that begins with a method: its look and what it does."""
+    known: dict[str, Any] = {} if method is None else {"look": method_look(method), "about": method_idea(method)}
+    return Row(cells, **known, **more)
 
 
 # ------------------------------------------------------------------------------------------------ skew and its clusters
@@ -212,8 +228,8 @@ def _skew_parts(
         "text": text,
         "heat_map": drawn.add(
             "Who has which labels",
-            "One column per client, one row per class: the darker, the larger the share of the client's samples. "
-            "Clients of one cluster stand together.",
+            "One column per client, one row per class. The stronger the colour, the larger the share of the client's "
+            "samples. Clients of one cluster stand together.",
             charts.label_heat_map(few.counts, few.names, found.class_names, few.clusters),
         ),
         "sizes": drawn.add(
@@ -223,9 +239,8 @@ def _skew_parts(
         ),
         "measures": drawn.add(
             "Measures of skew",
-            "WPSI on a logarithmic scale with its bands; the others from 0 to 1. One point per seed."
-            if len(measures["wpsi"]) > 1
-            else "WPSI on a logarithmic scale with its bands; the others from 0 to 1.",
+            "Above: WPSI on a logarithmic scale, with its bands. Below: the others, from 0 to 1."
+            + (" One point per seed; the numbers are means." if len(measures["wpsi"]) > 1 else ""),
             charts.skew_measures(measures),
         ),
     }
@@ -272,16 +287,25 @@ def _drivers(found: Diagnosis, few: _Few, drawn: Drawn) -> dict[str, Any]:
         for c in top
         if found.class_shares[c] > 0
     ]
+    drivers = found.drivers()
     table: Any = found.clients().sort_values("psi", ascending=False, kind="stable").head(MOST_ROWS).itertuples()
     clients = [
-        Row((row.client, f"{row.psi:.3g}", row.shift, f"{row.samples:,}", str(row.cluster), row.drivers))
+        Row(
+            (
+                row.client,
+                f"{row.psi:.2f}",
+                f"{row.samples:,}",
+                str(row.cluster),
+                *(", ".join(name for name, much in drivers[row.Index] if much is wanted) for wanted in (True, False)),
+            )
+        )
         for row in table
     ]
     return {
         "terms": drawn.add(
             "PSI by client and class",
-            "Above: the PSI of each client, highest first; dotted lines at 0.1 and 0.25. Below: what each class adds "
-            "to it. Blue: the client has too much of the class, orange: too little, compared with all clients.",
+            "Above: the PSI of each client, highest first, with dotted lines at 0.1 and 0.25. Below: what each class "
+            "adds to it. Blue: the client has more of the class than all clients together. Orange: less.",
             charts.psi_terms(few.terms, few.counts, few.names, found.class_names, reference=pooled),
         ),
         "classes": Table(
@@ -294,10 +318,10 @@ def _drivers(found: Diagnosis, few: _Few, drawn: Drawn) -> dict[str, Any]:
             (
                 Heading("client", "client", number=False),
                 Heading("PSI", "psi"),
-                Heading("shift", number=False),
                 Heading("samples"),
                 Heading("cluster", "cluster"),
-                Heading("too much (+), too little (-)", number=False),
+                Heading("too much of", "driver", number=False),
+                Heading("too little of", "driver", number=False),
             ),
             clients,
         ),
@@ -305,10 +329,8 @@ def _drivers(found: Diagnosis, few: _Few, drawn: Drawn) -> dict[str, Any]:
 
 
 def _clusters(kinds: Sequence[Diagnosis], shown: Any, drawn: Drawn) -> dict[str, Any]:
-    silhouettes = {
-        FEATURES[found.clustering.features]: Silhouettes(
-            found.clustering.silhouette_scores_, found.clustering.n_clusters_
-        )
+    silhouettes: dict[str, Silhouettes] = {
+        found.clustering.features: Silhouettes(found.clustering.silhouette_scores_, found.clustering.n_clusters_)
         for found in kinds
     }
     parts = []
@@ -316,20 +338,20 @@ def _clusters(kinds: Sequence[Diagnosis], shown: Any, drawn: Drawn) -> dict[str,
         points, kept = two_dimensions(found)
         few = _restricted(found, shown)
         tau = found.clustering.n_clusters_
-        title = FEATURES[found.clustering.features]
+        title = FEATURE_LOOKS[found.clustering.features][0]
         parts.append(
             {
                 "points": drawn.add(
                     f"Clients by {title}",
                     f"{counted(tau, 'cluster')}. Clients with similar labels are near each other. The two directions "
-                    f"show {sum(kept):.0%} of the differences; the larger a point, the more samples.",
+                    f"show {sum(kept):.0%} of the differences between clients. The larger a point, the more samples.",
                     charts.clients_in_two_dimensions(
                         points[shown], few.names, few.clusters, few.counts.sum(axis=1), kept=kept
                     ),
                 ),
                 "mix": drawn.add(
                     f"Labels of the clusters, by {title}",
-                    "Each row is a cluster: the share of its samples that has each label.",
+                    "Each row is a cluster: the share of its samples that has each label, in percent.",
                     charts.label_mix(found.counts, found.clustering.labels_, found.class_names),
                 ),
                 "cautions": found.cautions(),
@@ -337,7 +359,7 @@ def _clusters(kinds: Sequence[Diagnosis], shown: Any, drawn: Drawn) -> dict[str,
         )
     curve = drawn.add(
         "How many clusters?",
-        "The silhouette of every number of clusters that was tried; the marker is the number that was chosen, the "
+        "The silhouette of every number of clusters that was tried. The marker is the number that was chosen: the "
         "smallest with the highest value.",
         charts.silhouette(silhouettes),
     )
@@ -348,20 +370,28 @@ def _clusters(kinds: Sequence[Diagnosis], shown: Any, drawn: Drawn) -> dict[str,
 
 
 def _training(cell: Cell, drawn: Drawn) -> dict[str, Any]:
-    constants = {CONSTANTS[kind]: value for kind, value in cell.constants().items()}
+    constants = {CONSTANT_LINES[kind]: value for kind, value in cell.constants().items()}
     return {
         "methods": drawn.add(
             "Accuracy of every method",
-            "The marker is the mean, each tick one seed. Dashed lines: answers that need no training.",
+            f"The marker is the mean, each tick one seed. {_lines(constants)}",
             charts.accuracy_by_method(cell.scores(), constants),
         ),
         "scores": _scores(cell),
         "rounds": drawn.add(
             "Accuracy over the rounds",
-            "Lines: means over seeds. Bands: from the lowest to the highest seed. A click on a method hides it.",
+            f"Lines: means over seeds. Bands: from the lowest to the highest seed. {_lines(constants)} A click on a "
+            "method hides it.",
             charts.accuracy_by_round(cell.curves(), constants),
         ),
     }
+
+
+def _lines(constants: Mapping[str, float]) -> str:
+    """What lines across a chart are, if it has them."""
+    if not constants:
+        return ""
+    return "Dashed: naming each client's most frequent class. Dotted: naming everybody's most frequent class."
 
 
 COLUMNS = {
@@ -369,8 +399,8 @@ COLUMNS = {
     "ad": Heading("AD", "ad"),
     "sdad": Heading("SDAD", "sdad"),
     "worst10": Heading("worst tenth", "worst10"),
-    "balanced_accuracy": Heading("balanced accuracy"),
-    "macro_f1": Heading("macro F1"),
+    "balanced_accuracy": Heading("balanced accuracy", "balanced_accuracy"),
+    "macro_f1": Heading("macro F1", "macro_f1"),
 }
 
 
@@ -381,7 +411,7 @@ def _scores(cell: Cell) -> Table:
     rows = []
     for method in sorted(means, key=lambda name: -means[name]):
         cells = [_spread(of[score].get(method, [])) for score in shown]
-        rows.append(Row((method_title(method), *cells), strong=method == cell.best, look=method_look(method)))
+        rows.append(_method_row(method, (method_title(method), *cells), strong=method == cell.best))
     for kind, title in CONSTANTS.items():
         values = {score: cell.constants(score).get(kind) for score in shown} if kind in cell.constants() else {}
         if values:
@@ -420,8 +450,8 @@ def _fairness(cell: Cell, drawn: Drawn) -> dict[str, Any]:
     return {
         "ecdf": drawn.add(
             "How many clients fare how well",
-            "For each accuracy, the share of clients with at most that accuracy, of all seeds. The further right and "
-            "down a line, the better.",
+            "For each accuracy, the share of clients with at most that accuracy, over all seeds. The further a line is "
+            "to the right, the better.",
             charts.local_accuracy_ecdf(cell.local_accuracy()),
         ),
         "worst": Table(
@@ -439,7 +469,8 @@ def _fairness(cell: Cell, drawn: Drawn) -> dict[str, Any]:
         ),
         "clients": drawn.add(
             f"Every client under every method{seed}",
-            "One column per client, one row per method: the darker, the more accurate.",
+            "One column per client, one row per method. The stronger the colour, the more accurate the method is for "
+            "this client.",
             charts.accuracy_by_client(
                 {method: values[shown] for method, values in accuracies.items()}, few.names, few.clusters
             ),
@@ -489,9 +520,9 @@ def _cost(cell: Cell, drawn: Drawn) -> dict[str, Any]:
             (
                 method_title(method),
                 f"{own['participants']:,.0f}",
-                f"{own['bytes_up'] / 1e6:,.3g}",
-                f"{own['bytes_down'] / 1e6:,.3g}",
-                "" if np.isnan(own["seconds"]) else f"{own['seconds']:,.3g}",
+                f"{own['bytes_up'] / 1e6:,.2f}",
+                f"{own['bytes_down'] / 1e6:,.2f}",
+                "" if np.isnan(own["seconds"]) else f"{own['seconds']:,.1f}",
             ),
             look=method_look(method),
         )
@@ -500,8 +531,8 @@ def _cost(cell: Cell, drawn: Drawn) -> dict[str, Any]:
     headings = (
         Heading("method", number=False),
         Heading("clients trained", "client"),
-        Heading("MB up"),
-        Heading("MB down"),
+        Heading("MB up", about="Megabytes that clients send to the server, in all rounds together."),
+        Heading("MB down", about="Megabytes that the server sends to clients, in all rounds together."),
         Heading("seconds"),
     )
     notes = [
@@ -511,7 +542,7 @@ def _cost(cell: Cell, drawn: Drawn) -> dict[str, Any]:
     return {
         "chart": drawn.add(
             "What the methods cost",
-            "Megabytes sent in all rounds together, and seconds of computing; means over seeds.",
+            "Left: megabytes sent in all rounds together. Right: seconds of computing. Means over seeds.",
             charts.cost(costs),
         ),
         "table": Table("Cost of one run (means over seeds)", headings, rows, notes),
@@ -574,7 +605,7 @@ def _classes(found: Diagnosis) -> str:
 
 
 def _advice(advice: Advice, *before: str) -> dict[str, Any]:
-    headings = tuple(Heading(text, number=i > 0) for i, text in enumerate(advice.headings))
+    headings = tuple(Heading(text, number=i > 0, about=about) for i, (text, about) in enumerate(advice.headings))
     return {
         "sentences": [*before, *advice.sentences],
         "table": Table(advice.title, headings, [Row(row) for row in advice.rows]),
@@ -597,6 +628,7 @@ def _render(
     drawn: Drawn,
     notes: Sequence[str],
     *,
+    methods: Mapping[str, str],
     overview: Sequence[Table] = (),
     left_out: Sequence[str] = (),
 ) -> str:
@@ -617,6 +649,7 @@ def _render(
         left_out=left_out,
         notes=[_sentence(note) for note in notes],
         terms=TERMS,
+        methods=dict(sorted(methods.items())),
         marker=_mark,
         next_id=lambda: f"word{next(numbers)}",
         versions=[f"{name} {version(name)}" for name in ("clustpsi", "jax", "numpy", "scikit-learn")]

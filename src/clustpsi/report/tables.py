@@ -145,6 +145,18 @@ def method_title(method: str) -> str:
     return title + (f" ({parameters.replace(':', ', ')})" if parameters else "") + method.removeprefix(spec)
 
 
+def method_idea(method: str) -> str | None:
+    """What a method does, in a few words.
+
+    >>> method_idea("clust_psi_pfl:psi_features=signed")
+    "K-means++ on the clients' PSI, clusters by silhouette, one model per cluster"
+    """
+    try:
+        return make_method(method.removesuffix(SERVER)).idea
+    except ClustPSIError:  # of a package that is not installed here
+        return None
+
+
 def method_order(methods: Iterable[str]) -> list[str]:
     """The paper's methods as it orders them, then others, then scores on the server."""
     rank = {name: i for i, name in enumerate(paper.METHODS)}

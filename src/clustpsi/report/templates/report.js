@@ -41,14 +41,69 @@
     return value;
   };
 
+  // Where the legend needs many lines, as on a phone, the chart grows, so that its lines keep their room.
+  const ENTRY = 150; // pixels that a method takes in a legend, and the height of a line of it
+  const LINE = 19;
+  const grown = (layout, data, width) => {
+    if (!layout.showlegend || layout.legend.title) return layout.height;
+    const entries = data.filter((trace) => trace.showlegend !== false).length;
+    return layout.height + LINE * Math.max(0, Math.ceil(entries / Math.floor(width / ENTRY)) - 2);
+  };
+
   const draw = (box) => {
     const look = printing ? "print" : scheme.matches ? "dark" : "light";
     if (box.dataset.look === look) return;
-    const chart = copied(charts[box.dataset.chart], false, look === "dark");
-    const width = printing ? { width: PAPER } : {};
-    Plotly.react(box, chart.data, { ...chart.layout, ...width }, config);
+    const { data, layout } = copied(charts[box.dataset.chart], false, look === "dark");
+    const height = grown(layout, data, printing ? PAPER : box.clientWidth);
+    Plotly.react(box, data, { ...layout, height, ...(printing ? { width: PAPER } : {}) }, config);
     box.dataset.look = look;
   };
+
+  // The numbers of a chart as a table, for those who do not see it: made when it is asked for.
+  const unescaped = (value) => new DOMParser().parseFromString(String(value ?? ""), "text/html").documentElement.textContent;
+  const shown = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : unescaped(value));
+  const row = (kind, cells) => {
+    const line = document.createElement("tr");
+    cells.forEach((cell, i) => {
+      const field = document.createElement(kind === "head" || i === 0 ? "th" : "td");
+      if (field.tagName === "TH") field.scope = kind === "head" ? "col" : "row";
+      if (i > 0) field.className = "number";
+      field.textContent = cell;
+      line.append(field);
+    });
+    return line;
+  };
+  const rowsOf = (box, trace) => {
+    if (trace.type === "heatmap") {
+      const tall = trace.x.length >= trace.y.length; // the longer side becomes the rows
+      const [down, across] = tall ? [trace.x, trace.y] : [trace.y, trace.x];
+      const at = (i, j) => (tall ? trace.z[j][i] : trace.z[i][j]);
+      const body = Array.from(down, (name, i) => [name, ...Array.from(across, (_, j) => at(i, j))]);
+      return [["", ...across], ...body];
+    }
+    const title = (axis) => box._fullLayout[axis.replace(/^[xy]/, "$&axis")].title.text || "";
+    const places = trace.text ?? trace.x;
+    const head = [trace.name.startsWith("trace ") ? "" : trace.name, title(trace.xaxis), title(trace.yaxis)];
+    return [head, ...Array.from(trace.x, (x, i) => [trace.text ? places[i] : "", x, trace.y[i]])];
+  };
+  const tell = (details) => {
+    const box = boxes.find((each) => each.dataset.chart === details.dataset.of);
+    draw(box);
+    const scroll = document.createElement("div");
+    scroll.className = "scroll";
+    scroll.tabIndex = 0;
+    box._fullData.filter((trace) => trace.hoverinfo !== "skip").forEach((trace) => {
+      const table = document.createElement("table");
+      const [head, ...body] = rowsOf(box, trace);
+      table.createTHead().append(row("head", head.map(shown)));
+      table.createTBody().append(...body.map((each) => row("body", each.map(shown))));
+      scroll.append(table);
+    });
+    details.append(scroll);
+  };
+  document.querySelectorAll(".numbers").forEach((details) => {
+    details.addEventListener("toggle", () => tell(details), { once: true });
+  });
 
   const seen = new IntersectionObserver(
     (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target)),
