@@ -76,5 +76,6 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
         assert clustpsi("explore", "--port", str(port), "--output", str(tmp_path / "explorer")) == 2
         said = capsys.readouterr().err
         assert f"error: port {port} cannot be used" in said and said.count("\n") == 1
+        assert not (tmp_path / "explorer").exists()
         with pytest.raises(ClustPSIError, match="--port 0"):
             bound(port)

@@ -33,8 +33,8 @@ def command(
     from clustpsi.explorer.app import Explorer
     from clustpsi.explorer.server import PageServer, bound
 
-    make_folder(output)
     listener = bound(port)
+    make_folder(output)
     explorer = Explorer(output.resolve(), data_dir)
     try:
         server = PageServer(explorer.app(), listener)
