@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parent
 METHODS = "fedavg,fedsoft,clust_psi_pfl,local,prior_pfl"
 PARTS = (".answer", "[id$=-federation] figure:first-of-type", "[id$=-training] figure:last-of-type")
 WIDTH, MARGIN = 1000, 12
+PATIENCE = 240_000  # milliseconds
 
 
 def photograph(report: Path) -> Image.Image:
@@ -25,7 +26,7 @@ def photograph(report: Path) -> Image.Image:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": 900})
         page.goto(report.as_uri())
-        page.wait_for_selector("html[data-ready]", state="attached")
+        page.wait_for_selector("html[data-ready]", state="attached", timeout=PATIENCE)
         pictures = [Image.open(io.BytesIO(page.locator(part).first.screenshot())) for part in PARTS]
         browser.close()
     height = sum(picture.height + MARGIN for picture in pictures) + MARGIN
