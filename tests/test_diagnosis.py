@@ -65,7 +65,7 @@ def test_the_robust_preset_is_the_default_says_so_and_gives_way_to_what_is_said(
     file = str(tmp_path / "counts.csv")
     assert clustpsi("diagnose", file) == 0
     assert (
-        "preset robust: signed features, laplace smoothing, together below a WPSI of 0.1 above"
+        "preset robust: signed features, laplace smoothing, all clients together below a WPSI of 0.1 above"
         in capsys.readouterr().out
     )
     assert clustpsi("diagnose", file, "--preset", "paper") == 0
