@@ -212,7 +212,10 @@ def test_the_paper_live(browser: "Browser", explorer: Started) -> None:
         assert query(page)["paper_dataset"] == "serengeti"
 
 
-def test_ctrl_c_ends_the_explorer_and_what_it_trains(explorer: Started) -> None:
+def test_ctrl_c_ends_the_explorer_and_what_it_trains(browser: "Browser", explorer: Started) -> None:
+    with tab(browser, explorer, f"{QUICK}&seed=3&comm_rounds=100000") as page:
+        page.get_by_role("button", name="Start training").click()
+        expect(page.locator("#progress")).to_contain_text("of 100000")
     children = _children(explorer.process.pid)
     code, said = explorer.end()
     assert code == 130 and "stopped" in said and "Traceback" not in said
@@ -224,6 +227,6 @@ def test_ctrl_c_ends_the_explorer_and_what_it_trains(explorer: Started) -> None:
 
 
 def _children(parent: int) -> list[int]:
-    """Processes that a process has started; the training of the second test's tab is still under way."""
+    """Processes that a process has started."""
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True).stdout
     return [int(line) for line in found.split()]

@@ -13,9 +13,9 @@ from clustpsi.paper import METHODS
 
 Line = Literal["solid", "dashes", "dots", "dash-dots"]
 
-BLACK, GREY = "#000000", "#7f7f7f"
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7f7f7f")
-MARKERS = "sD^vP*X<>pd"  # as Matplotlib calls them, told apart at four points; Clust-PSI-PFL and WPSI have the circle
+BLACK, BLUE, GREY = "#000000", "#0072B2", "#7f7f7f"
+PALETTE = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", GREY)
+MARKERS = "sD^vP*X<>pd"  # as Matplotlib calls them, told apart at four points; circles are our own
 HOLLOW = "<>spd^v"
 #: Baselines beyond the paper and their markers, the last two of them hollow.
 LATER = {"fedlc": "<", "fedrs": ">", "ditto": "p", "fedrep": "d", "fedrod": "D", "ifca": "P"}
@@ -38,7 +38,9 @@ class Look:
 
 
 def method_look(name: str) -> Look:
-    """How a method is drawn; the paper's own in black and thicker, the same method always alike.
+    """How a method is drawn; the paper's own in black, this project's in blue, both thicker with circles.
+
+    The same method always looks alike.
 
     As there are more methods than colours, half of the paper's are dashed with hollow markers, and later ones have
     dashes and dots. A variant of a method has its colour; variants, and methods from elsewhere, are dotted, which no
@@ -52,7 +54,9 @@ def method_look(name: str) -> Look:
     name = short_spec(name)
     if name == "clust_psi_pfl":
         return Look(BLACK, "o", strong=True)
-    known = [method for method in (*METHODS, "local", "prior_pfl") if method != "clust_psi_pfl"]
+    if name == "prior_pfl":
+        return Look(BLUE, "o", hollow=True, strong=True)
+    known = [method for method in (*METHODS, "local") if method != "clust_psi_pfl"]
     if name in known:
         half, place = divmod(known.index(name), len(PALETTE))
         if half == 0:
