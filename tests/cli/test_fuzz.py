@@ -277,7 +277,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 def _patch(patch: pytest.MonkeyPatch) -> None:
-    """No other processes, no network, no waiting."""
+    """No other processes, no network, no waiting, and little memory: a run that asks for more must be refused."""
+    from clustpsi import limits
     from clustpsi.datasets import download
     from clustpsi.experiments import workers
 
@@ -287,6 +288,7 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(workers, "Processes", lambda size, store, data_dir: workers.ThisProcess(store, data_dir))
     patch.setattr(download.urllib.request, "urlopen", unreachable)
     patch.setattr(download, "PAUSE", 0)
+    patch.setattr(limits, "memory", lambda: 10_000_000)
     patch.setenv("COLUMNS", "100")
     for name in ("CLUSTPSI_DATA", "CLUSTPSI_MIRROR"):
         patch.delenv(name, raising=False)
