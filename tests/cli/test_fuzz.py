@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from clustpsi.cli import main
-from clustpsi.cli.app import app
+from clustpsi.cli.app import program
 from clustpsi.methods import method_types
 from clustpsi.report.figures import FIGURES
 from clustpsi.runs.config import Config
@@ -171,7 +170,7 @@ def collect() -> dict[str, list[Parameter]]:
         for name, inner in getattr(command, "commands", {}).items():
             visit(inner, (*path, name))
 
-    visit(typer.main.get_command(app), ())
+    visit(program(), ())
     return found
 
 
