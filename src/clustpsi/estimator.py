@@ -166,8 +166,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Each row's client, or one client for all rows.  By default, rows are predicted as those of a client with
             the federation's label mix.
         counts
-            Label counts of clients that :meth:`fit` did not see, by which they are placed: one row per client and one
-            column per class.  Without them such a client is served like nobody, with a warning.
+            Label counts of clients that :meth:`fit` did not see, one row per client and one column per class.  They
+            decide which model such a client uses.  Without them it is taken for a client with the federation's label
+            mix, with a warning.
         """
         codes: NDArray[Any] = self._use("predict_codes", X, clients, counts)
         classes: NDArray[Any] = self.classes_[codes]
@@ -217,7 +218,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return labels
 
     def _check_rows(self, X: Any, reset: bool) -> Any:
-        """Rows in a form that data sets are made of; `reset` says whether they set what later ones must be."""
+        """Rows as a data set takes them; with `reset` they decide what later rows must look like."""
         if isinstance(X, pd.DataFrame):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         if isinstance(X, list | tuple | np.ndarray | pd.Series) and len(X) and isinstance(next(iter(X)), str):
