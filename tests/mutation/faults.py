@@ -1375,7 +1375,7 @@ faults(
     "explorer/settings.py",
     "tests/explorer/test_settings.py",
     ("explorer-any-file", "and not _TABLE.fullmatch(self.dataset):", "and False:"),
-    ("explorer-other-clusters", "if spec.name == ClustPSIPFL.name else str(spec)", "if False else str(spec)"),
+    ("explorer-other-clusters", "if spec.name == ClustPSIPFL.name else self", "if False else self"),
 )
 faults(
     "explorer/view.py",
