@@ -111,8 +111,7 @@ def test_finding_33_what_the_system_refuses_is_a_sentence(
 
     monkeypatch.setattr("clustpsi.runs.store.Store.folder", refuse)
     assert clustpsi("run", *QUICK, "--output", str(tmp_path)) == 2
-    # The lowest Rich ends a display of progress with an empty line.
-    assert capsys.readouterr().err.lstrip("\n").startswith(f"error: {sentence}")
+    assert capsys.readouterr().err.startswith(f"error: {sentence}")
 
 
 def test_a_batch_never_takes_more_memory_than_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
