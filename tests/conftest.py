@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,17 @@ if os.environ.get("CI"):
 # Whoever starts the tests in the background may have Ctrl-C ignored, which all processes of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# One worker has a file.  These come first: they mostly wait for other processes, while the other workers compute.
+WAITING = ("flower/test_deployed.py", "explorer/test_page.py", "experiments/test_sweep.py", "runs/test_kills.py")
+# Then those that compute for long, so that no worker is left with one of them at the end.
+LONG = ("engine/test_simulator.py", "models/test_models.py", "report/test_figures.py", "saved/test_exact.py")
+FIRST = {Path(__file__).parent / name: place for place, name in enumerate((*WAITING, *LONG))}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: FIRST.get(item.path, len(FIRST)))
 
 
 @pytest.fixture

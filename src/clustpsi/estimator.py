@@ -37,12 +37,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     comm_rounds, local_epochs, fraction
         Communication rounds, epochs of local training in each, and the share of the clients that a round trains.
     optimizer, lr, batch_size
-        Of local training.
+        Settings of local training.
     word_vectors
         File of word vectors, for models of text.
     partitioner, non_iid_param, num_clients
-        How rows are dealt out to clients where :meth:`fit` is not told whose they are: those of
-        :func:`clustpsi.build_federation`.  What is None is chosen so that it suits the data.
+        How rows are dealt out to clients if :meth:`fit` gets no clients, as in :func:`clustpsi.build_federation`.
+        None: a value that suits the data.
     split
         ``"none"``: all rows train.  ``"client_80_20"``: a fifth of every client's rows is for testing, as in ``clustpsi
         run``, and `history_` has the scores.
@@ -51,18 +51,19 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     workers
         Clients (or chunks of small ones) trained at once; by default one per core.
     random_state
-        Of dealing out, initial models, sampling and batches.  A whole number is the seed that ``clustpsi run`` takes.
+        Decides how rows are dealt out, initial models, sampling and batches.  A whole number is the seed that
+        ``clustpsi run`` takes.
 
     Attributes
     ----------
     classes_ : (C,) array
         The classes, sorted.
     clients_ : list
-        The clients as :meth:`fit` was told them, or ``"0"``, ``"1"``, ... where rows were dealt out.
+        The clients that :meth:`fit` got, or ``"0"``, ``"1"``, ... if it dealt the rows out.
     cluster_of_client_ : dict or None
         The cluster of each client; None if the method forms no clusters.
     history_ : DataFrame
-        One row per round: what it cost and, where there are test rows, its scores.
+        One row per round: its cost and, if there are test rows, its scores.
     model_ : SavedModel
         The fitted model.  ``model_.save(path)`` writes the file that ``clustpsi predict`` and ``clustpsi export`` read.
     n_features_in_, feature_names_in_
@@ -125,7 +126,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y
             The class of every row.
         clients
-            Whose row it is, a name or a number for each; by default rows are dealt out.
+            The name or number of each row's client; by default rows are dealt out.
         """
         labels = self._check_labels(y)
         rows = self._check_rows(X, reset=True)
@@ -162,11 +163,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X
             As for :meth:`fit`.
         clients
-            Whose row it is, for each, or one name for all; by default they are nobody's, and served as those of a
-            client with the federation's label mix.
+            Each row's client, or one client for all rows.  By default, rows are predicted as those of a client with
+            the federation's label mix.
         counts
-            Label counts of clients that :meth:`fit` did not see, by which they are placed: one row per client and one
-            column per class.  Without them such a client is served like nobody, with a warning.
+            Label counts of clients that :meth:`fit` did not see, one row per client and one column per class.  They
+            decide which model such a client uses.  Without them it is taken for a client with the federation's label
+            mix, with a warning.
         """
         codes: NDArray[Any] = self._use("predict_codes", X, clients, counts)
         classes: NDArray[Any] = self.classes_[codes]
@@ -216,7 +218,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return labels
 
     def _check_rows(self, X: Any, reset: bool) -> Any:
-        """Rows in a form that data sets are made of; `reset` says whether they set what later ones must be."""
+        """Rows as a data set takes them; with `reset` they decide what later rows must look like."""
         if isinstance(X, pd.DataFrame):
             return validate_data(self, X, reset=reset, skip_check_array=True)
         if isinstance(X, list | tuple | np.ndarray | pd.Series) and len(X) and isinstance(next(iter(X)), str):

@@ -1,6 +1,8 @@
 """What fits into this machine's memory: checked before any work, so that too much gives an error instead of a crash."""
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
 from clustpsi.errors import ClustPSIError
 
@@ -9,7 +11,10 @@ COPIES = 2  # of an order of visits: the one that is made, and the device's
 
 
 def memory() -> int | None:
-    """Bytes of memory of this machine, or None where the system does not say."""
+    """Bytes of memory that are to spare here (on Linux), or all there are; None where the system does not say."""
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:")))
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows

@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from clustpsi.cli import main
-from clustpsi.cli.app import app
+from clustpsi.cli.app import program
 from clustpsi.methods import method_types
 from clustpsi.report.figures import FIGURES
 from clustpsi.runs.config import Config
@@ -171,7 +170,7 @@ def collect() -> dict[str, list[Parameter]]:
         for name, inner in getattr(command, "commands", {}).items():
             visit(inner, (*path, name))
 
-    visit(typer.main.get_command(app), ())
+    visit(program(), ())
     return found
 
 
@@ -277,7 +276,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 def _patch(patch: pytest.MonkeyPatch) -> None:
-    """No other processes, no network, no waiting."""
+    """No other processes, no network, no waiting, and little memory: a run that asks for more must be refused."""
+    from clustpsi import limits
     from clustpsi.datasets import download
     from clustpsi.experiments import workers
 
@@ -287,6 +287,7 @@ def _patch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(workers, "Processes", lambda size, store, data_dir: workers.ThisProcess(store, data_dir))
     patch.setattr(download.urllib.request, "urlopen", unreachable)
     patch.setattr(download, "PAUSE", 0)
+    patch.setattr(limits, "memory", lambda: 10_000_000)
     patch.setenv("COLUMNS", "100")
     for name in ("CLUSTPSI_DATA", "CLUSTPSI_MIRROR"):
         patch.delenv(name, raising=False)

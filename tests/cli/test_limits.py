@@ -1,5 +1,6 @@
 """Values that no run could use: one sentence, before any work, and nothing is left behind."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,12 @@ def test_orders_of_visits_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     check_visits(2**31 - 1, 1, "all clients together")
     with pytest.raises(ClustPSIError, match="of all clients together"):
         check_visits(2**30, 2, "all clients together")
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux says what is to spare")
+def test_memory_that_others_use_is_not_to_spare() -> None:
+    to_spare = limits.memory()
+    assert to_spare is not None and 0 < to_spare < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_finding_33_names_of_folders_stay_short() -> None:

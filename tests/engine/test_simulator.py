@@ -1,11 +1,11 @@
 """The simulator against plain loops."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from clustpsi.datasets.base import Dataset
@@ -43,6 +43,21 @@ def simulate(federation: Federation, model: str = "logistic", **options: object)
     return Simulator(federation, network, **{"batch_size": 32, "local_epochs": 3, "seed": 5, "lr": 0.01, **options})  # type: ignore[arg-type]
 
 
+Step = Callable[[np.ndarray], np.ndarray]
+
+
+def adam() -> Step:
+    """By how much Adam moves parameters with these gradients, one after the other."""
+    first, second, number = 0.0, 0.0, 0
+
+    def step(gradient: np.ndarray) -> np.ndarray:
+        nonlocal first, second, number
+        first, second, number = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2, number + 1
+        return 0.01 * (first / (1 - 0.9**number)) / (np.sqrt(second / (1 - 0.999**number)) + 1e-8)
+
+    return step
+
+
 def plain_training(
     simulator: Simulator,
     client: int,
@@ -52,32 +67,25 @@ def plain_training(
     mu: float = 0.0,
     anchor: Model | None = None,
     log_prior: object = 0.0,
+    scale: object = 1.0,
+    step: Step | None = None,
 ) -> np.ndarray:
-    """What a client's training is, in a few lines: epochs, batches, Adam."""
-    federation, network = simulator.federation, simulator.network
-    parameters = network.parameters_of(jnp.asarray(start.parameters))
-    centre = network.parameters_of(jnp.asarray((anchor or start).parameters))
-    optimizer = optax.adam(0.01)
-    state = optimizer.init(parameters)
+    """What training a softmax regression is for a client, in double precision: epochs, batches, Adam."""
+    federation, step = simulator.federation, step or adam()
     rng = generator(simulator.work.seed, Stream.TRAINING, t, client)
-    rows = federation.train[client].astype(np.int32)
-
-    def objective(parameters: object, batch: np.ndarray) -> jax.Array:
-        logits = network.evaluate(parameters, {}, jnp.asarray(federation.features[batch])) + jnp.asarray(log_prior)
-        log_p = jax.nn.log_softmax(logits)
-        loss = -log_p[np.arange(len(batch)), federation.labels[batch]].mean()
-        distance = sum(
-            ((p - a) ** 2).sum() for p, a in zip(jax.tree.leaves(parameters), jax.tree.leaves(centre), strict=True)
-        )
-        return loss + mu / 2 * distance
-
+    rows = federation.train[client].copy()
+    # Biases, then weights by feature.
+    theta, centre = (each.parameters.astype(np.float64).reshape(-1, 3) for each in (start, anchor or start))
     for _ in range(simulator.work.local_epochs):
         rng.shuffle(rows)
         for at in range(0, len(rows), simulator.work.batch_size):
-            gradient = jax.grad(objective)(parameters, rows[at : at + simulator.work.batch_size])
-            change, state = optimizer.update(gradient, state)
-            parameters = optax.apply_updates(parameters, change)
-    return np.asarray(jax.flatten_util.ravel_pytree(parameters)[0])
+            batch = rows[at : at + simulator.work.batch_size]
+            x = np.column_stack([np.ones(len(batch)), federation.features[batch]])
+            logits = scale * (x @ theta) + log_prior
+            p = np.exp(logits - logits.max(axis=1, keepdims=True))
+            error = p / p.sum(axis=1, keepdims=True) - np.eye(3)[federation.labels[batch]]
+            theta = theta - step(x.T @ (error * scale) / len(batch) + mu * (theta - centre))
+    return theta.ravel()
 
 
 @pytest.mark.parametrize("lanes", [None, 1, 4])
@@ -153,25 +161,8 @@ def test_logits_can_be_scaled_by_class_in_training(federation: Federation) -> No
         plain = simulator.serve(Train(np.array([5]), start), 1).mean
         assert same is not None and plain is not None
         np.testing.assert_allclose(same.parameters, plain.parameters, atol=1e-7)
-        expected = scaled_descent(simulator, 5, start, scale[0])
+        expected = plain_training(simulator, 5, start, 1, scale=scale, step=lambda gradient: 0.01 * gradient)
         np.testing.assert_allclose(trained.parameters, expected, atol=2e-6)
-
-
-def scaled_descent(simulator: Simulator, client: int, start: Model, scale: np.ndarray) -> np.ndarray:
-    """Gradient descent of a softmax regression whose logits are scaled, in double precision."""
-    federation, rng = simulator.federation, generator(simulator.work.seed, Stream.TRAINING, 1, client)
-    rows = federation.train[client].astype(np.int64)
-    theta = start.parameters.astype(np.float64).reshape(-1, 3)  # biases, then weights by feature
-    for _ in range(simulator.work.local_epochs):
-        rng.shuffle(rows)
-        for at in range(0, len(rows), simulator.work.batch_size):
-            batch = rows[at : at + simulator.work.batch_size]
-            x = np.column_stack([np.ones(len(batch)), federation.features[batch]])
-            logits = scale * (x @ theta)
-            p = np.exp(logits - logits.max(axis=1, keepdims=True))
-            p = p / p.sum(axis=1, keepdims=True) - np.eye(3)[federation.labels[batch]]
-            theta = theta - 0.01 * x.T @ (p * scale) / len(batch)
-    return theta.ravel()
 
 
 @pytest.mark.parametrize(("model", "lanes"), [("logistic", None), ("logistic", 4), ("mlp", None)])

@@ -392,7 +392,9 @@ faults(
     ("prior-untrained-model-speaks", "or impurity(kept).any() else", "or True else"),
     ("prior-never-goes-back", "                taken = before\n", "                taken = now\n"),
     ("prior-goes-back-to-the-first", "worse = np.nansum(now.memory", "worse = True or np.nansum(now.memory"),
-    ("prior-personal-whatever-it-loses", "if clearly_better(losses[:, best], least, self.evidence):", "if True:"),
+    ("prior-personal-whatever-it-loses", "if not clearly_better(losses[:, best], least, self.evidence):", "if False:"),
+    ("prior-alone-never", "while better is not None and", "while False and"),
+    ("prior-alone-for-too-long", "2 * rounds <= setting.num_rounds", "rounds <= setting.num_rounds"),
     ("prior-personal-all-the-way", "between(shared, model, share)", "between(shared, model, 1.0)"),
     ("prior-mix-not-in-use", "log_prior += shifts", "log_prior += 0 * shifts"),
     ("prior-calibrates-once", "due = last or t % self.calibrate_every == 0", "due = last"),
@@ -1373,7 +1375,7 @@ faults(
     "explorer/settings.py",
     "tests/explorer/test_settings.py",
     ("explorer-any-file", "and not _TABLE.fullmatch(self.dataset):", "and False:"),
-    ("explorer-other-clusters", "if spec.name == ClustPSIPFL.name else str(spec)", "if False else str(spec)"),
+    ("explorer-other-clusters", "if spec.name == ClustPSIPFL.name else self", "if False else self"),
 )
 faults(
     "explorer/view.py",

@@ -3,8 +3,8 @@
 A process imports everything that the tests need, forgets the modules that are tested, and forks for each run: the child
 imports these modules as they are then, and finds the rest already there.
 
-Each line of standard input has the arguments of a run as JSON.  Two lines answer it: the number of the process, and
-later its exit code.
+Each line of standard input has a run as JSON: the seconds of CPU that it may take, and its arguments.  Two lines answer
+it: the number of the process, and later its exit code.
 """
 
 import gc
@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import os
 import pkgutil
+import resource
 import sys
 
 import hypothesis.extra.numpy  # noqa: F401 (which pytest would compile anew for every run)
@@ -33,11 +34,12 @@ def import_the_rest() -> None:
     gc.freeze()  # pytest collects garbage at its end, and should not look through all this
 
 
-def run(arguments: list[str]) -> int:
-    """Run pytest in a child of its own; its exit code."""
+def run(seconds: int, arguments: list[str]) -> int:
+    """Run pytest in a child of its own; its exit code, which is negative if it took too long."""
     child = os.fork()
     if child == 0:
         os.setsid()  # so that it can be ended together with all that it starts
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
             os.dup2(nowhere, stream)
@@ -51,4 +53,4 @@ def run(arguments: list[str]) -> int:
 if __name__ == "__main__":
     import_the_rest()
     for line in sys.stdin:
-        print(run(json.loads(line)), flush=True)
+        print(run(*json.loads(line)), flush=True)

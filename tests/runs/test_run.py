@@ -8,7 +8,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,7 @@ from clustpsi.runs.run import run
 from clustpsi.runs.sources import identified
 from clustpsi.runs.store import RunFolder, Store, load_arrays
 from clustpsi.saved.file import load_model
+from helpers import clustpsi
 
 DIGITS = load_dataset("digits")
 TINY = identified(Config(num_clients=6, comm_rounds=3, local_epochs=1, seed=0).checked(), DIGITS)
@@ -114,17 +114,13 @@ main(sys.argv[1:])
 """
 
 
-def start_run(output: Path, *arguments: str, script: str = SCRIPT, **options: Any) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", script, "run", "--num-clients", "6", "--seeds-list", "0", "--output", str(output)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*command, *arguments], **pipes, **options)
-
-
-def test_a_killed_run_goes_on_and_ends_bit_identical(tmp_path: Path) -> None:
-    arguments = ("--agg-method", "clust_psi_pfl", "--comm-rounds", "60", "--local-epochs", "1", "--eval-every", "7")
-    config = replace(TINY, agg_method="clust_psi_pfl", comm_rounds=60, eval_every=7)
-    killed = Store(tmp_path / "killed").folder(config)
-    process = start_run(tmp_path / "killed", *arguments)
+def test_a_killed_run_goes_on_and_ends_bit_identical(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(tmp_path / "killed")
+    command = ["run", "--agg-method", "clust_psi_pfl", "--num-clients", "6", "--seeds-list", "0", "--output", store]
+    command += ["--comm-rounds", "40", "--local-epochs", "1", "--eval-every", "7"]
+    config = replace(TINY, agg_method="clust_psi_pfl", comm_rounds=40, eval_every=7)
+    killed = Store(Path(store)).folder(config)
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, *command], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (killed / "checkpoint.npz").exists() or load_arrays(killed / "checkpoint.npz")["round"] < 5:
         assert process.poll() is None and time.monotonic() < deadline
@@ -132,11 +128,9 @@ def test_a_killed_run_goes_on_and_ends_bit_identical(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not killed.finished
-    refused = start_run(tmp_path / "killed", *arguments)
-    assert "unfinished run: go on with --resume" in refused.communicate()[1]
-    assert refused.returncode == 2
-    resumed = start_run(tmp_path / "killed", *arguments, "--resume")
-    assert resumed.wait() == 0
+    assert clustpsi(*command) == 2
+    assert "unfinished run: go on with --resume" in capsys.readouterr().err
+    assert clustpsi(*command, "--resume") == 0
     uninterrupted = run(config, Store(tmp_path / "whole"))
     assert contents(killed) == contents(uninterrupted)
 

@@ -30,7 +30,7 @@ def birds(path: Path, swapped: bool = False) -> Path:
     rng = np.random.default_rng(0)
     owl = rng.random(90) < 0.5
     frame = pd.DataFrame({"wing": owl * 6 - 3 + rng.normal(size=90), "tail": rng.normal(size=90)})
-    frame["species"] = np.where(owl ^ swapped, "owl", "gull")
+    frame["species"] = np.where(owl ^ swapped, "owl", "jay")  # names of one length: all such files have one size
     frame.to_csv(path, index=False)
     return path
 
@@ -60,17 +60,17 @@ def test_finding_1_another_data_set_of_the_same_name_is_another_run(tmp_path: Pa
 
 def test_finding_20_an_edited_file_is_another_data_set_in_the_same_process(tmp_path: Path) -> None:
     path = birds(tmp_path / "n.csv")
+    file = path.stat()
     settings = QUICK | {"label": "species", "output": tmp_path / "runs"}
     before = compare(str(path), ["fedavg"], **settings)["last_loss"].item()
     birds(path, swapped=True)
-    os.utime(path, ns=(0, 0))
+    os.utime(path, ns=(file.st_atime_ns, file.st_mtime_ns))
+    assert path.stat().st_size == file.st_size  # so that only the content tells
     after = compare(str(path), ["fedavg"], **settings)["last_loss"].item()
     assert after == compare(str(path), ["fedavg"], **settings | {"output": None})["last_loss"].item() != before
 
 
-def test_finding_17_finding_21_every_spelling_of_a_path_is_the_same_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finding_17_every_spelling_of_a_path_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     birds(tmp_path / "birds.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -79,9 +79,21 @@ def test_finding_17_finding_21_every_spelling_of_a_path_is_the_same_run(
     configs = [Config(dataset=spelling, label="species").checked() for spelling in spellings]
     names = {identified(config, Sources().load(config)).folder_name for config in configs}
     assert len(names) == 1
-    before = identified(configs[2], Sources().load(configs[2]))
-    birds(tmp_path / "birds.csv", swapped=True)
-    assert identified(configs[2], Sources().load(configs[2])).folder_name != before.folder_name
+
+
+def test_finding_21_an_edited_file_in_the_home_folder_is_not_finished_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    arguments = ["run", "--dataset=~/birds.csv", "--label", "species", "--partitioner", "iid", "--num-clients", "3"]
+    arguments += ["--comm-rounds", "1", "--seeds-list", "0", "--agg-method", "fedavg"]
+    arguments += ["--output", str(tmp_path / "runs")]
+    for swapped in (False, True):
+        birds(tmp_path / "birds.csv", swapped)
+        assert clustpsi(*arguments) == 0
+        assert "finished before" not in "".join(capsys.readouterr())
+    assert len(list(Store(tmp_path / "runs"))) == 2
+    assert clustpsi(*arguments) == 0 and "finished before" in "".join(capsys.readouterr())
 
 
 def test_finding_22_a_named_data_set_in_another_folder_is_another_run(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from clustpsi.datasets import from_arrays, from_table, load_dataset
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator
 from clustpsi.methods import method_types
+from clustpsi.models import MODELS
 from clustpsi.runs.cell import Cell, open_cell
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import run
@@ -82,13 +84,29 @@ def test_a_table(method: str, model: str, tmp_path: Path) -> None:
     check_exact(config.checked(), birds, tmp_path, lambda rows: shuffled.iloc[rows])
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_images(channels: int, tmp_path: Path) -> None:
-    side = 28 if channels == 1 else 32
-    images = RNG.integers(0, 256, (60, side, side, channels), np.uint8)
-    labels = RNG.integers(0, 2, 60)
+@pytest.mark.parametrize(
+    ("model", "shape", "smaller"),
+    [
+        ("fmnist_cnn", (8, 8, 1), {"maps": (4,), "width": 8}),
+        ("cifar_cnn", (8, 8, 3), {"blocks": ((4, 0.2),), "width": 8}),
+        # The paper's networks, which have more of the same layers, compile for most of a minute.
+        pytest.param("fmnist_cnn", (28, 28, 1), {}, marks=pytest.mark.slow),
+        pytest.param("cifar_cnn", (32, 32, 3), {}, marks=pytest.mark.slow),
+    ],
+)
+def test_images(
+    model: str,
+    shape: tuple[int, ...],
+    smaller: dict[str, object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(MODELS, model, partial(MODELS[model], **smaller))
+    images = RNG.integers(0, 256, (60, *shape), np.uint8)
+    dataset = from_arrays(images, RNG.integers(0, 2, 60))
+    assert dataset.model == model
     config = replace(TINY, num_clients=2, comm_rounds=1, agg_method="local", non_iid_param=10.0)
-    check_exact(config, from_arrays(images, labels), tmp_path, lambda rows: images[rows])
+    check_exact(config, dataset, tmp_path, lambda rows: images[rows])
 
 
 @pytest.mark.parametrize("model", ["embedding_mlp", "lstm"])

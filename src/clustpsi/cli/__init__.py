@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str] | None) -> None:
-    from clustpsi.cli.app import app
+    from clustpsi.cli.app import program
     from clustpsi.cli.report import with_file
     from clustpsi.printing import printable
 
@@ -47,7 +47,7 @@ def _run(arguments: list[str] | None) -> None:
     try:
         if any("\0" in each for each in arguments):
             raise ClustPSIError("an argument has a NUL character, which no name or number may have")
-        app(args=with_file(arguments), prog_name="clustpsi")
+        program()(args=with_file(arguments), prog_name="clustpsi")
     except (ClustPSIError, OSError, MemoryError) as error:
         print(f"error: {printable(_sentence(error))}", file=sys.stderr)
         raise SystemExit(2) from None

@@ -1,7 +1,8 @@
 """All commands as one program."""
 
+from functools import cache
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,3 +62,9 @@ app.add_typer(federation.app, name="federation")
 app.add_typer(study.app, name="study")
 app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")
+
+
+@cache
+def program() -> Any:
+    """All commands, ready to be called; Typer would put their hundreds of options together anew for every call."""
+    return typer.main.get_command(app)

@@ -31,8 +31,10 @@ class Network:
         self.module = module
         self._row = jnp.zeros((1, *input_shape), input_dtype)
         self.input_size, self.input_dtype = int(np.prod(input_shape)), np.dtype(input_dtype)
-        # Compiled as a whole: the forward pass, which initialization does not need, is then left out.
-        self._init = jax.jit(self._variables)
+        # Compiled as a whole: the forward pass, which initialization does not need, is then left out.  It runs a few
+        # times, so that optimizing it, for seconds, would never pay.  The numbers are the same: to the last bit with
+        # the JAX of constraints.txt, to rounding with the lowest one.
+        self._init = jax.jit(self._variables, compiler_options={"xla_backend_optimization_level": 1})
         shapes = jax.eval_shape(self._variables, jax.random.key(0))
         parameters, buffers = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         flat_parameters, self.parameters_of = ravel_pytree(parameters)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     ClientLike = str | ArrayLike
     CountsLike = Mapping[str, Any] | pd.DataFrame | ArrayLike
 
-# Label counts of clients that were not there, by their names.
+# Label counts of clients that did not take part, by their names.
 Counts = Mapping[str, NDArray[np.int64]]
 
 SHOWN = 5  # clients that a note names
@@ -39,21 +39,21 @@ class SavedModel:
     Attributes
     ----------
     class_names, client_names
-        Of the federation.
+        Names of the federation's classes and clients.
     label_counts
-        Training rows of each class that every client had, (K, C).
+        Each client's number of training rows of each class, (K, C).
     features
-        From rows to what the models take, as fitted on the training rows.
+        Turns rows into what the models take; fitted on the training rows.
     parts
-        The columns that were no features: label, client, text.
+        Names of the label, client and text columns.
     architecture
-        Of the models.
+        The network that all models share.
     deployment
         Which model each client uses, with which label prior.
     newcomers
-        How clients are served that were not there.
+        How clients are served that did not take part.
     clusters
-        The cluster of each client, where the method forms clusters.
+        The cluster of each client, if the method forms clusters.
     method
         As on the command line.
     config
@@ -99,9 +99,9 @@ class SavedModel:
             images, or texts.
         client
             Whose rows they are: the name of one client, the name of a data frame's column, or one name per row.  A
-            client that was not there is served by its label counts.  None: nobody of the federation.
+            client that did not take part is served by its label counts.  None: no client of the federation.
         counts
-            Label counts of clients that were not there: a mapping from their names, or a data frame with one row per
+            Label counts of clients that did not take part: a mapping from their names, or a data frame with one row per
             client and one column per class.  For a single client its counts alone will do, in the order of the classes
             or by their names.  A client without counts is served as one that has the federation's label mix.
 
@@ -125,7 +125,7 @@ class SavedModel:
         return self.predictor.probabilities(*self._served(rows, client, counts))
 
     def assign(self, counts: "ArrayLike | pd.DataFrame") -> NDArray[np.int64]:
-        """Which model clients would use that were not there, from their label counts (clients x classes).
+        """Which model new clients would use, from their label counts (clients x classes).
 
         The number is a position in ``newcomers.models``: for a method that forms clusters, the cluster.
         """
@@ -165,7 +165,7 @@ class SavedModel:
         return {name: place for place, name in enumerate(self.client_names)}
 
     def serve(self, clients: Sequence[str], counts: Counts) -> Deployment:
-        """What each of some clients uses, those that were not there included; counts may lack some of them."""
+        """What each of these clients uses, new ones included; counts may lack some of them."""
         known = np.array([self.place_of.get(name, -1) for name in clients], np.int64)
         new = [name for name in clients if name not in self.place_of]
         if not new:
@@ -179,7 +179,7 @@ class SavedModel:
         return _of_clients(both, known)
 
     def say_without(self, clients: Iterable[str], counts: Counts) -> None:
-        """Warn of clients that were not there and whose label counts are not known, where these would matter."""
+        """Warn of new clients whose label counts are unknown, if the counts would matter."""
         without = [name for name in clients if name not in self.place_of and name not in counts]
         if not without or not self.newcomers.uses_counts:
             return

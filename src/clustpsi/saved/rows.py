@@ -73,13 +73,13 @@ class Predicted:
     start
         Number of the first row, from 0.
     client_names, client_of_row
-        Names, and the position of each row's in them; no names if nobody says whose rows they are.
+        Names of clients, and the position of each row's client in them; no names if the clients are unknown.
     classes
         Class of each row, as a position in the model's class names.
     probabilities
         (rows, C), if asked for.
     share
-        Of the file that has been read.
+        Share of the file that has been read.
     """
 
     start: int
@@ -97,11 +97,11 @@ class Tally:
     Attributes
     ----------
     rows, right
-        All rows; those whose prediction is their label, None without labels.
+        Number of rows, and of those that were predicted right (None without labels).
     strange
-        Rows whose label is no class of the model.
+        Number of rows whose label is no class of the model.
     clients, new, without
-        Names of the clients; of those that were not there; of those among them whose label counts are not known.
+        Names of all clients, of those that did not take part, and of those of them whose label counts are unknown.
     """
 
     rows: int = 0
@@ -122,11 +122,11 @@ class FilePrediction:
     reading
         The file, and how it is read.
     counts
-        A table with the label counts of clients that were not there, one row per client and one column per class.
+        A table with the label counts of clients that did not take part: one row per client and one column per class.
     probabilities
         Whether probabilities are wanted.
     watch
-        Told what is being done and the share of it that is.
+        Called with what is being done and the share of it that is done.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class FilePrediction:
         return dict(zip(table.clients, counts, strict=True))
 
     def _counted(self) -> dict[str, NDArray[np.int64]]:
-        """Label counts of clients that were not there, from the file's own labels."""
+        """Label counts of clients that did not take part, from the labels of the file."""
         model = self.model
         alone = self._client is not None and self._client in model.place_of
         if self._label is None or alone or not model.newcomers.uses_counts:
