@@ -55,7 +55,7 @@ def method_look(name: str) -> Look:
     if name == "clust_psi_pfl":
         return Look(BLACK, "o", strong=True)
     if name == "prior_pfl":
-        return Look(BLUE, "o", hollow=True, strong=True)
+        return Look(BLUE, "o", "dashes", hollow=True, strong=True)
     known = [method for method in (*METHODS, "local") if method != "clust_psi_pfl"]
     if name in known:
         half, place = divmod(known.index(name), len(PALETTE))
