@@ -152,13 +152,13 @@ def test_another_version_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
 
     run_with(fault, tmp_path, wanted=3)
     (said,) = [text for text in caplog.messages if "0.0.9" in text]
-    assert said.startswith("a node is left out of the federation: it runs clustpsi 0.0.9 and the server ")
+    assert said.startswith("round 0: the node with Flower's number 101 is left out: it runs clustpsi 0.0.9 and the server ")
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"type": "Model"}', '{"array": "abc"}', '{"type": "os.system"}'])
 def test_rubbish_is_left_out(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run_with(lambda envelope, node: Envelope(text, {}), tmp_path, wanted=3)
-    assert any("is left out of the federation: its answer is malformed" in said for said in caplog.messages)
+    assert any("number 101 is left out: its answer is malformed" in said for said in caplog.messages)
 
 
 def test_a_node_that_raises_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
