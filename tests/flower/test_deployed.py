@@ -29,7 +29,8 @@ class Up:
     """``clustpsi federation up`` as a process, and all processes that come of it."""
 
     def __init__(self, output: Path, *more: str, nodes: int = 3, rounds: int = 1) -> None:
-        self.mark, self.log = uuid4().hex, output.with_suffix(".log")
+        self.mark = uuid4().hex
+        self.log = output.with_name(f"{self.mark}.log")  # of this command alone
         self.command = [
             *(sys.executable, "-m", "clustpsi", "federation", "up", "--nodes", str(nodes), "--dataset", "digits"),
             *("--agg-method", METHOD, "--non-iid-param", "0.5", "--comm-rounds", str(rounds), "--local-epochs", "1"),
@@ -106,6 +107,7 @@ def test_ctrl_c_leaves_nothing_behind_and_the_run_goes_on(tmp_path: Path) -> Non
     assert "stopped" in up.log.read_text()
     again = Up(tmp_path / "runs", "--resume", rounds=4)
     assert again.end() == 0, again.log.read_text()
+    assert "round 0/4" not in again.log.read_text()
     check_same(tmp_path / "runs", run(replace(CONFIG, comm_rounds=4), Store(tmp_path / "simulated")))
 
 

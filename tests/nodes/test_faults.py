@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.flower.local_grid import LocalGrid
 from clustpsi.flower.server import federate
 from clustpsi.flower.settings import Settings
 from clustpsi.nodes.codec import Envelope
-from clustpsi.nodes.node import AnyNode
+from clustpsi.nodes.data import from_file
+from clustpsi.nodes.node import AnyNode, Node
 from clustpsi.nodes.protocol import CODEC, Answer, Call, Prepare, Prepared, Serve, Served, Speaker
 from clustpsi.nodes.server import Patience
 from clustpsi.orders import Evaluate, Losses, Model, Train, Trained
 from clustpsi.runs.config import Config
-from clustpsi.runs.store import RunFolder
+from clustpsi.runs.store import RunFolder, Store
 from federations import FIRST, Fault, grid_of, parts_of
 
 CONFIG = Config(num_clients=4, non_iid_param=0.5, agg_method="fedavg", comm_rounds=2, local_epochs=1, fraction=1.0)
@@ -261,3 +263,47 @@ def test_a_node_that_joins_is_placed_by_its_label_counts(tmp_path: Path, caplog:
     assert newcomers[-1]["model"] in (0, 1)
     assert 0 <= newcomers[-1]["accuracy"] <= 1
     assert len(folder.clients()) == 4  # it does not train
+
+
+class Killed(BaseException):
+    """The server's process ends here."""
+
+
+@pytest.mark.parametrize("data", ["digits", "table"])
+def test_a_killed_server_goes_on_from_its_last_finished_round(data: str, tmp_path: Path) -> None:
+    """Started again with new nodes of the same names, it leaves the run that it would have left at once."""
+    config = replace(CONFIG, agg_method="clust_psi_pfl:tau_clusters=2", comm_rounds=4, fraction=0.5)
+    if data == "table":
+        config = replace(config, dataset="site-{n}.csv", label="y", partitioner="natural", num_clients=None)
+
+    def nodes() -> LocalGrid:
+        if data == "digits":
+            return grid_of({FIRST + k: node for k, node in enumerate(parts_of(config, 4))})
+        return grid_of({FIRST + k: Node(from_file(site(tmp_path, k), label="y"), workers=1) for k in range(4)})
+
+    rounds: list[int] = []
+
+    def heard(event: str, **values: Any) -> None:
+        if event == "progress":
+            rounds.append(values["round"])
+            if len(rounds) and rounds[-1] == 3 and not values["part"]:
+                raise Killed
+
+    settings = Settings(config, nodes=4, output=str(tmp_path / "killed"), patience=QUICK)
+    with pytest.raises(Killed):
+        federate(nodes(), settings, heard)
+    rounds.clear()
+    resumed = federate(nodes(), replace(settings, resume=True), lambda event, **values: rounds.append(values.get("round", 9)))
+    assert min(rounds) == 2, "the third round had not been kept, and the first two had"
+    assert len(list(Store(tmp_path / "killed"))) == 1
+    whole = federate(nodes(), replace(settings, output=str(tmp_path / "whole")))
+    assert resumed.accuracy().equals(whole.accuracy())
+
+
+def site(folder: Path, k: int) -> Path:
+    """A file of rows whose columns have scales to learn."""
+    rng, path = np.random.default_rng(k), folder / f"site-{k}.csv"
+    y = rng.choice(["a", "b"], 60, p=[0.2 + 0.2 * k, 0.8 - 0.2 * k])
+    x = rng.normal(size=60) + (y == "a")
+    path.write_text("x,kind,y\n" + "".join(f"{a:.3f},{'uv'[i % 2]},{b}\n" for i, (a, b) in enumerate(zip(x, y, strict=True))))
+    return path

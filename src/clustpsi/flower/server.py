@@ -76,6 +76,7 @@ def federate(grid: Grid, settings: Settings, tell: Any = lambda event, **values:
             resume=settings.resume,
             fresh=settings.fresh,
             save_models=settings.save_models,
+            save_rounds=True,  # a round is many people's work
             watch=watch,
         )
     finally:
