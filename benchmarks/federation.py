@@ -104,7 +104,7 @@ def deployed(rounds: int, turns: int) -> None:
     from sklearn.datasets import load_digits
 
     from clustpsi.flower.deployment import Federation, _flower, _flwr
-    from clustpsi.flower.processes import program
+    from clustpsi.flower.processes import check_port, program
     from clustpsi.flower.settings import Settings
     from clustpsi.runs.config import Config
 
@@ -114,10 +114,12 @@ def deployed(rounds: int, turns: int) -> None:
         folder = Path(name)
         np.savez(folder / "digits.npz", x=x.astype(np.float32), y=y)
         for turn in range(turns):
-            # Nodes of their own for each side: both need partition-id, and only one of them a worker.
+            # Nodes of their own for each side: Flower's SuperNodes for the bare app, and clustpsi's.
             with Federation.up(0) as federation:
                 for n in range(NODES):
-                    federation.start_plain_node(f"node-{n}", {"partition-id": n, "num-partitions": NODES})
+                    supernode = [program("flower-supernode"), *federation.connection.arguments]
+                    own = ["--port", str(check_port(0)), "--node-config", f"partition-id={n} num-partitions={NODES}"]
+                    federation._processes.start(f"node-{n}", [*supernode, *own])
                 app, times = folder / f"bare-{turn}", folder / f"times-{turn}"
                 app.mkdir()
                 (app / "bare.py").write_text(BARE_APP)

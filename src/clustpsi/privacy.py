@@ -151,8 +151,8 @@ def _nearest(values: NDArray[np.float64], middles: NDArray[np.float64]) -> Integ
 def _noisy_names(names: Frequencies, epsilon: float, sensitivity: int, rng: np.random.Generator) -> Frequencies:
     """Names that occur so often that no single row makes the difference between telling them and not.
 
-    A row has at most ``sensitivity`` names that no other row has.  Noise of at least ``least - 1``, which one of them needs
-    to be told, has a probability below exp(-epsilon (least - 1) / sensitivity) = DELTA / sensitivity.
+    A row has at most ``sensitivity`` names that no other row has.  One of them is told if its noise is at least
+    ``least - 1``, which has a probability below exp(-epsilon (least - 1) / sensitivity) = DELTA / sensitivity.
     """
     least = 1 + sensitivity * math.log(sensitivity / DELTA) / epsilon
     noise = discrete_laplace(rng, epsilon / sensitivity, (len(names.counts),)).tolist()

@@ -26,6 +26,7 @@ from clustpsi.flower.settings import Settings, write_app
 from clustpsi.flower.worker import Worker
 
 START_SECONDS = 60.0  # that a SuperLink has to listen
+SUPERNODE = (sys.executable, "-m", "clustpsi.flower.supernode")
 REFUSED = "Failed to activate SuperNode"  # what Flower says of a node whose key it does not know
 MAKE_CERTIFICATE = "make one with openssl"
 
@@ -97,7 +98,7 @@ def run_node(
 
     This process keeps the rows and compiled programs; the SuperNode it starts carries messages.
     """
-    command = [program("flower-supernode"), *connection.arguments]
+    command = [*SUPERNODE, *connection.arguments]
     if private_key is not None:
         key = check_file(private_key, "key", "make one with ssh-keygen -t ecdsa -b 384")
         if connection.root_certificates is None:
@@ -155,7 +156,7 @@ class Federation:
 
     def start_plain_node(self, name: str, node_config: Mapping[str, Any]) -> None:
         """Start a bare SuperNode, for clients with a model of their own."""
-        command = [program("flower-supernode"), *self.connection.arguments, "--port", str(check_port(0))]
+        command = [*SUPERNODE, *self.connection.arguments, "--port", str(check_port(0))]
         self._processes.start(name, [*command, "--node-config", _node_config(node_config)])
 
     def stop_node(self, name: str) -> None:

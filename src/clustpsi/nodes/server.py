@@ -57,6 +57,7 @@ from clustpsi.printing import counted
 
 log = logging.getLogger("clustpsi.federation")
 
+MOST_ROWS = 10**8  # of a node that does not split them itself: their order is sent to it
 POLL = 0.1  # seconds between two looks for answers
 
 
@@ -430,8 +431,8 @@ def check_description(answer: Any) -> Description:
         raise Unusable("its answer is malformed: a name is no text")
     if not answer.classes or len(set(answer.classes)) < len(answer.classes):
         raise Unusable("its answer is malformed: its classes are not named once each")
-    if answer.rows is not None:
-        check_numbers(np.asarray(answer.rows), "rows", are_counts=True)
+    if answer.rows is not None and check_numbers(np.asarray(answer.rows), "rows", are_counts=True) > MOST_ROWS:
+        raise Unusable("its rows are more than a server can put in order")
     if answer.kind != "own":
         features_of(answer.kind, answer.features)
     return answer
