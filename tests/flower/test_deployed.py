@@ -209,3 +209,29 @@ def test_a_client_of_ones_own_is_deployed_with_one_command(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert only_run(tmp_path / "runs").summary()["num_parameters"] == 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "first, second, more, said",
+    [
+        ("x,y,label", "x,z,label", (), "node 'site-2' has no column 'y', which node 'site-1' has"),
+        ("x,y,label", "x,y,label", ("--classes", "a,c"), "node 'site-1' has the class 'b', which is not among those"),
+        ("x,y,label", "x,y,label", ("--tau-clusters", "3"), "3, but there are only 2 clients to cluster"),
+    ],
+)
+def test_nodes_that_do_not_fit_are_one_sentence(
+    first: str, second: str, more: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    for number, header in ((1, first), (2, second)):
+        rows = "".join(f"{i}.5,{i % 7},{'ab'[i % 2]}\n" for i in range(40))
+        (tmp_path / f"site-{number}.csv").write_text(f"{header}\n{rows}")
+    command = [
+        *(sys.executable, "-m", "clustpsi", "federation", "up", "--data", str(tmp_path / "site-{n}.csv")),
+        *("--label", "label", "--comm-rounds", "1", "--output", str(tmp_path / "runs"), "--connect", "300", *more),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    (sentence,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert said in sentence and "Traceback" not in done.stderr
+    assert {path.suffix for path in (tmp_path / "runs").rglob("*") if path.is_file()} <= {".lock"}

@@ -69,7 +69,7 @@ def federate(grid: Grid, settings: Settings, tell: Any = lambda event, **values:
             log.info("round %d of %d: accuracy %.3f", now.round, now.num_rounds, now.global_accuracy)
 
     try:
-        folder = run(
+        return run(
             config,
             store,
             cell=cell,
@@ -81,8 +81,9 @@ def federate(grid: Grid, settings: Settings, tell: Any = lambda event, **values:
         )
     finally:
         cell.server.close()
-    memory.unlink(missing_ok=True)
-    return folder
+        folder = store.folder(cell.identified(config))
+        if folder.finished or not folder.exists:  # there is nothing to go on with
+            memory.unlink(missing_ok=True)
 
 
 @contextmanager

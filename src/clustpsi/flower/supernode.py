@@ -38,7 +38,7 @@ class Sleep:
 
 def main() -> None:
     """Serve as a SuperNode, with the arguments of Flower's command."""
-    start_client_internal.time = SimpleNamespace(sleep=Sleep())  # type: ignore[assignment]
+    vars(start_client_internal)["time"] = SimpleNamespace(sleep=Sleep())
     sys.argv[0] = "flower-supernode"
     flower_supernode()
 
