@@ -21,6 +21,7 @@ from clustpsi.runs.store import RunFolder, Store
 EXAMPLES = Path(__file__).parents[2] / "examples" / "federation"
 METHOD = "clust_psi_pfl:tau_clusters=2"
 CONFIG = Config(num_clients=3, non_iid_param=0.5, agg_method=METHOD, comm_rounds=1, local_epochs=1, fraction=1.0)
+DEADLINE = "120"  # seconds; a node compiles its programs in the first round, on a machine that may be busy
 MARK = "CLUSTPSI_TEST_MARK"
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
@@ -142,7 +143,7 @@ def test_a_killed_command_takes_its_processes_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_node_that_dies_in_a_round_is_left_out(tmp_path: Path) -> None:
-    up = Up(tmp_path / "runs", "--deadline", "40", rounds=3)
+    up = Up(tmp_path / "runs", "--deadline", DEADLINE, rounds=3)
     up.wait_to_say("round 0/")
     up.kill_node(1)
     assert up.end() == 0, up.log.read_text()
@@ -156,13 +157,13 @@ def test_a_node_that_dies_in_a_round_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_nodes_fall_silent_come_back_join_and_leave(tmp_path: Path) -> None:
     port = check_port(0)
-    up = Up(tmp_path / "runs", "--deadline", "30", "--port", str(port), rounds=100)
+    up = Up(tmp_path / "runs", "--deadline", DEADLINE, "--port", str(port), rounds=100)
     started = []
     try:
         up.wait_to_say("round 0/")
         (silent,) = up.processes("--partition-id 1")
         os.kill(silent, signal.SIGSTOP)
-        up.wait_to_say("node '1' is left out: it did not answer within 30 s")
+        up.wait_to_say(f"node '1' is left out: it did not answer within {DEADLINE} s")
         up.kill_node(1)
         started.append(up.start_node(port, "--partition-id", "1"))
         up.wait_to_say("node '1' has come back")

@@ -48,6 +48,7 @@ class AnyNode(ABC):
 
     def handle(self, envelope: Envelope) -> Envelope:
         """The answer to an envelope."""
+        body: Any
         try:
             call = CODEC.read(envelope, self.held)
             self.held.keep(envelope.arrays)
