@@ -132,8 +132,9 @@ class Processes:
             _signal(process, signal.SIGKILL)  # whatever of its group is left
             process.wait()
             del self._running[name]
-        while not self._running and (left := self._marked()):  # until nobody is left to start another
-            for number in left:
+        end = time.monotonic() + STOP_SECONDS
+        while not self._running and (left := self._marked()) and time.monotonic() < end:
+            for number in left:  # again, because they may be starting others
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
             time.sleep(0.02)

@@ -39,6 +39,7 @@ from clustpsi.orders import (
     Answers,
     Clients,
     Evaluate,
+    Evaluated,
     LabelCounts,
     LabelPresence,
     Ledger,
@@ -470,7 +471,10 @@ class _Lines:
             if not hasattr(reply, "_asdict") or reply._fields != tuple(self._lines):
                 raise Unusable("its answer is malformed: it is not what the order asks for")
             self._record = type(reply)
-            return {name: self._check(name, getattr(reply, name)) for name in self._lines}
+            values = {name: self._check(name, getattr(reply, name)) for name in self._lines}
+            if isinstance(reply, Evaluated):
+                _check_scores(**values)
+            return values
         return {"": self._check("", reply)}
 
     def _check(self, name: str, value: Any) -> Any:
@@ -485,6 +489,11 @@ class _Lines:
         if self._record is None:
             return self._arrays.get("")
         return self._record(**self._arrays)
+
+
+def _check_scores(actual: Any, predicted: Any, correct: Any, loss: Any) -> None:
+    if (correct > np.minimum(actual, predicted)).any() or actual.sum() != predicted.sum():
+        raise Unusable("its test results contradict each other")
 
 
 class _Models:
