@@ -31,7 +31,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-server, client = ServerApp(), ClientApp()
+server = ServerApp()
+client = ClientApp()
 
 
 @server.main()
@@ -126,7 +127,7 @@ def deployed(rounds: int, turns: int) -> None:
                 config = {"times": str(times), "nodes": NODES, "rounds": rounds, "data": str(folder / "digits.npz")}
                 lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in config.items())
                 (app / "pyproject.toml").write_text(BARE_PROJECT + lines + "\n")
-                command = [program("flwr"), "run", str(app), "clustpsi", "--format", "json"]
+                command = [program("flwr"), "run", str(app), "clustpsi"]
                 _flower(command, _flwr(federation.connection, folder), "the run")
                 while not times.exists() or len(times.read_text().splitlines()) < rounds + 1:
                     federation.check()
@@ -234,14 +235,14 @@ def ray_simulation(config: dict[str, object], nodes: int, path: str) -> None:
         federate(grid, Settings.of(config), telling(stamps))
         Path(path).write_text("\n".join(map(str, stamps)))
 
-    kept: dict[int, object] = {}
-
     def answer(envelope, context):
-        from clustpsi.flower.sources import node_for
+        from clustpsi.flower import sources
 
+        # Ray copies this function for each message, but a module of an actor stays: so nodes keep rows and programs.
+        kept = vars(sources).setdefault("kept_by_benchmark", {})
         number = int(context.node_config["partition-id"])
         if number not in kept:
-            kept[number] = node_for(context.node_config, config, str(number))
+            kept[number] = sources.node_for(context.node_config, config, str(number))
         return kept[number].handle(envelope)
 
     resources = {"client_resources": {"num_cpus": 1}, "init_args": {"include_dashboard": False}}

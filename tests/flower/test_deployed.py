@@ -169,6 +169,7 @@ def test_nodes_fall_silent_come_back_join_and_leave(tmp_path: Path) -> None:
         up.wait_to_say("node '1' has come back")
         started.append(up.start_node(port, "--partition-id", "0", "--name", "new"))
         up.wait_to_say("node 'new' has joined: it is placed by its label counts")
+        up.wait_for(lambda: any((tmp_path / "runs").glob("*/newcomers.csv")))  # at the end of the round
         (leaving,) = up.processes("--partition-id 2")
         os.kill(leaving, signal.SIGTERM)
         up.wait_to_say("node '2' is left out: it is not connected")

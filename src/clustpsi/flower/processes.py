@@ -179,6 +179,21 @@ def listens(port: int, host: str = LOOPBACK) -> bool:
         return False
 
 
+def is_alive(number: int) -> bool:
+    """Whether a process, which need not be this one's child, still runs; True where the system does not show it.
+
+    >>> is_alive(os.getpid())
+    True
+    """
+    if not Path("/proc/self/stat").exists():
+        return True
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"  # ended, though whoever started it has not asked about it
+
+
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
