@@ -65,7 +65,8 @@ class Gathered:
         """A hash of all that nodes have told: what stands for the data, which nobody sees as a whole."""
         clients = self.clients
         fitted = _CODEC.write(self.fitted).text  # which is the same for a federation from a file
-        texts = [np.array(each, dtype=object) for each in (clients.names, clients.class_names, [fitted])]
+        own = [fitted, self.model]
+        texts = [np.array(each, dtype=object) for each in (clients.names, clients.class_names, own)]
         return fingerprint([*texts, clients.train_counts, clients.test_counts])
 
 

@@ -59,7 +59,8 @@ from clustpsi.printing import counted
 log = logging.getLogger("clustpsi.federation")
 
 MOST_ROWS = 10**8  # of a node that does not split them itself: their order is sent to it
-POLL = 0.1  # seconds between two looks for answers
+# Seconds between two looks for answers: a twentieth of the time waited so far, so that looking costs little.
+POLL, LONGEST_POLL, POLL_SHARE = 0.1, 1.0, 0.05
 
 
 class Transport(Protocol):
@@ -175,7 +176,7 @@ class Exchange:
     ) -> dict[int, Any]:
         answers: dict[int, Any] = {}
         pending = self.transport.send(messages, kind, group) if messages else {}
-        end = time.monotonic() + self.patience.deadline
+        start = time.monotonic()
         while pending:
             for ticket, came in self.transport.receive([*pending, *self._late]).items():
                 if ticket in self._late:  # too late to count, but an answer says that the node is alive
@@ -190,9 +191,9 @@ class Exchange:
             waited_for = {node for node in pending.values() if node not in self.silent}
             if not pending or (not waited_for and answers):
                 break
-            if time.monotonic() > end:
+            if (waited := time.monotonic() - start) > self.patience.deadline:
                 break
-            time.sleep(POLL)
+            time.sleep(min(max(POLL, POLL_SHARE * waited), LONGEST_POLL))
         for ticket, node in pending.items():
             self._late[ticket] = node
             self.silent.add(node)
