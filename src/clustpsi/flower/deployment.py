@@ -206,7 +206,7 @@ class Federation:
             if process is not None and not is_alive(process):
                 unread = events.read_text(encoding="utf-8").splitlines(keepends=True)[read:]
                 if not any(line.endswith("\n") for line in unread):
-                    raise ClustPSIError(f"the server of the run ended: {self._processes.said('superlink')}")
+                    raise ClustPSIError("the server of the run ended before the run did: go on with --resume")
             wait_until(lambda: False, 0.2)
 
 
