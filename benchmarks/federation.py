@@ -31,7 +31,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-server, client = ServerApp(), ClientApp()
+server = ServerApp()
+client = ClientApp()
 
 
 @server.main()
@@ -104,7 +105,7 @@ def deployed(rounds: int, turns: int) -> None:
     from sklearn.datasets import load_digits
 
     from clustpsi.flower.deployment import Federation, _flower, _flwr
-    from clustpsi.flower.processes import program
+    from clustpsi.flower.processes import check_port, program
     from clustpsi.flower.settings import Settings
     from clustpsi.runs.config import Config
 
@@ -114,17 +115,19 @@ def deployed(rounds: int, turns: int) -> None:
         folder = Path(name)
         np.savez(folder / "digits.npz", x=x.astype(np.float32), y=y)
         for turn in range(turns):
-            # Nodes of their own for each side: both need partition-id, and only one of them a worker.
+            # Nodes of their own for each side: Flower's SuperNodes for the bare app, and clustpsi's.
             with Federation.up(0) as federation:
                 for n in range(NODES):
-                    federation.start_plain_node(f"node-{n}", {"partition-id": n, "num-partitions": NODES})
+                    supernode = [program("flower-supernode"), *federation.connection.arguments]
+                    own = ["--port", str(check_port(0)), "--node-config", f"partition-id={n} num-partitions={NODES}"]
+                    federation._processes.start(f"node-{n}", [*supernode, *own])
                 app, times = folder / f"bare-{turn}", folder / f"times-{turn}"
                 app.mkdir()
                 (app / "bare.py").write_text(BARE_APP)
                 config = {"times": str(times), "nodes": NODES, "rounds": rounds, "data": str(folder / "digits.npz")}
                 lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in config.items())
                 (app / "pyproject.toml").write_text(BARE_PROJECT + lines + "\n")
-                command = [program("flwr"), "run", str(app), "clustpsi", "--format", "json"]
+                command = [program("flwr"), "run", str(app), "clustpsi"]
                 _flower(command, _flwr(federation.connection, folder), "the run")
                 while not times.exists() or len(times.read_text().splitlines()) < rounds + 1:
                     federation.check()
@@ -232,14 +235,14 @@ def ray_simulation(config: dict[str, object], nodes: int, path: str) -> None:
         federate(grid, Settings.of(config), telling(stamps))
         Path(path).write_text("\n".join(map(str, stamps)))
 
-    kept: dict[int, object] = {}
-
     def answer(envelope, context):
-        from clustpsi.flower.sources import node_for
+        from clustpsi.flower import sources
 
+        # Ray copies this function for each message, but a module of an actor stays: so nodes keep rows and programs.
+        kept = vars(sources).setdefault("kept_by_benchmark", {})
         number = int(context.node_config["partition-id"])
         if number not in kept:
-            kept[number] = node_for(context.node_config, config, str(number))
+            kept[number] = sources.node_for(context.node_config, config, str(number))
         return kept[number].handle(envelope)
 
     resources = {"client_resources": {"num_cpus": 1}, "init_args": {"include_dashboard": False}}

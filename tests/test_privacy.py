@@ -10,7 +10,16 @@ import pytest
 
 from clustpsi.datasets.tables import from_arrays, from_table
 from clustpsi.features import TableFeatures, TableRows
-from clustpsi.privacy import discrete_laplace, noise_of, private_counts, private_summary, range_middles
+from clustpsi.nodes.protocol import Terms
+from clustpsi.privacy import (
+    DELTA,
+    discrete_laplace,
+    noise_of,
+    private_counts,
+    private_split,
+    private_summary,
+    range_middles,
+)
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import run
 from clustpsi.runs.store import Store
@@ -52,6 +61,34 @@ def test_asking_twice_tells_no_more_and_another_secret_tells_something_else() ->
     others = [private_counts(COUNTS, COUNTS, 0.5, None, f"{i}")[0].tolist() for i in range(20)]
     assert len({str(each) for each in others}) > 10
     assert noise_of(None, "a").integers(2**60) != noise_of(None, "a").integers(2**60)
+
+
+def test_one_row_more_gives_no_other_row_another_part() -> None:
+    """Each row has a coin of its own, so that a row changes one count of training or test rows by one."""
+    for rows in (2, 3, 60, 61, 1000):
+        (train, test), (more_train, more_test) = (private_split(number, "mine") for number in (rows, rows + 1))
+        assert len(train) and len(test) and sorted([*train, *test]) == list(range(rows))
+        if rows >= 60:
+            assert train.tolist() == [row for row in more_train if row < rows]
+            assert test.tolist() == [row for row in more_test if row < rows]
+    shares = [len(private_split(1000, f"{i}")[1]) for i in range(50)]
+    assert 190 < np.mean(shares) < 210 and len(set(shares)) > 10
+
+
+def test_a_name_that_one_row_has_is_told_with_a_probability_of_at_most_delta() -> None:
+    for epsilon in (0.5, 1.0, 8.0):
+        for names in (1, 20):  # that one row may have
+            least = 1 + names * math.log(names / DELTA) / epsilon
+            told = math.exp(-epsilon / names * math.ceil(least - 1)) / (1 + math.exp(-epsilon / names))
+            assert names * told <= DELTA
+
+
+def test_noise_on_other_terms_is_new() -> None:
+    """Answers with the same noise could be subtracted from each other."""
+    terms = Terms(3, ("a", "b"), {}, None, 7, 1.0)
+    assert terms.secret("s") == replace(terms, number=5).secret("s"), "whoever is asked again tells no more"
+    others = [replace(terms, **{key: value}) for key, value in (("seed", 8), ("dp_epsilon", 2.0), ("classes", ("a",)))]
+    assert len({each.secret("s") for each in [terms, *others]}) == 4
 
 
 def test_small_counts_are_told_as_none_but_a_client_keeps_a_row() -> None:

@@ -2,9 +2,11 @@
 
 With a budget epsilon, label counts and summaries together are differentially private for adding or removing one row:
 whatever is told would be told with a probability at most exp(epsilon) times as large (and, for names of categories and
-words, except with probability :data:`DELTA` each) had the row not been there.  Half of the budget goes to label counts
-and half to the summary, where there is one, in equal parts for its columns.  Noise is discrete Laplace: a count changes
-by k with probability proportional to exp(-epsilon |k| / sensitivity).
+words, except with probability :data:`DELTA` for each column) had the row not been there.  Half of the budget goes to
+label counts and half to the summary, where there is one, in equal parts for its columns.  Noise is discrete Laplace: a
+count changes by k with probability proportional to exp(-epsilon |k| / sensitivity).
+
+A row changes one count by one only if no other row changes sides because of it: see :func:`private_split`.
 """
 
 import hashlib
@@ -48,6 +50,23 @@ def noise_of(secret: str | None, purpose: str) -> np.random.Generator:
     if secret is None:
         return np.random.default_rng()
     return np.random.default_rng(int.from_bytes(hashlib.sha256(f"{secret} {purpose}".encode()).digest()))
+
+
+def private_split(rows: int, secret: str | None) -> tuple[Integers, Integers]:
+    """Training and test rows, by a coin for each row that falls for a test one time in five.
+
+    A split that depended on the number of rows would give many rows another part if one was added.  The guarantee holds
+    unless all coins fall alike, which has probability 0.8**rows: then one row takes the part that nobody has.
+
+    >>> train, test = private_split(1_000, "secret")
+    >>> bool(150 < len(test) < 250), sorted([*train, *test]) == list(range(1_000))
+    (True, True)
+    """
+    coins = noise_of(secret, "split")
+    is_test = coins.random(rows) < 0.2
+    if rows and is_test.all() == is_test.any():
+        is_test[coins.integers(rows)] ^= True
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
 def learns(features: Features[Any, Any] | None) -> bool:
@@ -130,8 +149,12 @@ def _nearest(values: NDArray[np.float64], middles: NDArray[np.float64]) -> Integ
 
 
 def _noisy_names(names: Frequencies, epsilon: float, sensitivity: int, rng: np.random.Generator) -> Frequencies:
-    """Names that occur so often that no single row makes the difference between telling them and not."""
-    least = sensitivity + sensitivity * math.log(sensitivity / (2 * DELTA)) / epsilon
+    """Names that occur so often that no single row makes the difference between telling them and not.
+
+    A row has at most ``sensitivity`` names that no other row has.  One of them is told if its noise is at least
+    ``least - 1``, which has a probability below exp(-epsilon (least - 1) / sensitivity) = DELTA / sensitivity.
+    """
+    least = 1 + sensitivity * math.log(sensitivity / DELTA) / epsilon
     noise = discrete_laplace(rng, epsilon / sensitivity, (len(names.counts),)).tolist()
     told = {name: count + extra for (name, count), extra in zip(names.counts.items(), noise, strict=True)}
     return _kept(names, {name: count for name, count in told.items() if count >= least})

@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.flower.local_grid import LocalGrid
 from clustpsi.flower.server import federate
 from clustpsi.flower.settings import Settings
 from clustpsi.nodes.codec import Envelope
-from clustpsi.nodes.node import AnyNode
-from clustpsi.nodes.protocol import CODEC, Answer, Call, Prepare, Prepared, Serve, Served, Speaker
+from clustpsi.nodes.data import from_file
+from clustpsi.nodes.node import AnyNode, Node
+from clustpsi.nodes.protocol import CODEC, Answer, Call, Describe, Prepare, Prepared, Serve, Served, Speaker
 from clustpsi.nodes.server import Patience
 from clustpsi.orders import Evaluate, Losses, Model, Train, Trained
 from clustpsi.runs.config import Config
-from clustpsi.runs.store import RunFolder
+from clustpsi.runs.store import RunFolder, Store
 from federations import FIRST, Fault, grid_of, parts_of
 
 CONFIG = Config(num_clients=4, non_iid_param=0.5, agg_method="fedavg", comm_rounds=2, local_epochs=1, fraction=1.0)
@@ -89,9 +91,36 @@ def test_a_malformed_update_is_left_out(reason: str, tmp_path: Path, caplog: pyt
     assert rounds["loss"].iloc[-1] < rounds["loss"].iloc[0]
 
 
+def trained(**changes: Any) -> Callable[[Served], Served]:
+    return lambda served: replace(served, replies=(served.replies[0]._replace(**changes),))
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (update(lambda model: Model(model.parameters.astype(np.float64) + 1e300, model.buffers)), "is not finite"),
+        (trained(models=5), "its answer is malformed ("),
+        (trained(models={"one": 1}), "its answer is malformed ("),
+        (trained(losses=((1.0, 2.0), (3.0,))), "its answer is malformed ("),
+        (trained(losses=None), "its answer is malformed: it has no loss"),
+        (lambda served: replace(served, replies=None), "its answer is malformed: it is not what the order asks for"),
+        (lambda served: {"anything": "else"}, "its answer is malformed: it is not what the order asks for"),
+    ],
+)
+def test_whatever_stands_in_the_place_of_an_update_is_left_out(
+    change: Callable[[Any], Any], reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = run_with(when(is_order(Train), change), tmp_path, replace(CONFIG, comm_rounds=1))
+    (said,) = [text for text in caplog.messages if text.startswith("round 1: node '1' is left out: ")]
+    assert reason in said
+    assert folder.rounds()["left_out"].tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     "counts, reason",
     [
+        (lambda counts: counts * 0 + 2**62, "its label counts are absurdly large"),  # whose sum overflows
+        (lambda counts: ((1, 2), (3,)), "its answer is malformed ("),
         (lambda counts: -counts, "its label counts are negative"),
         (lambda counts: counts * np.nan, "its label counts are not finite"),
         (lambda counts: counts[:, 1:], "its label counts have shape (1, 9) and not (1, 10)"),
@@ -109,7 +138,7 @@ def test_a_node_with_malformed_counts_does_not_take_part(
 
     fault = when(lambda body: isinstance(body, Prepare), change)
     folder = run_with(fault, tmp_path, wanted=3)
-    assert f"node '1' is left out of the federation: {reason}" in caplog.messages
+    assert any(text.startswith(f"node '1' is left out of the federation: {reason}") for text in caplog.messages)
     assert folder.clients()["client"].astype(str).tolist() == ["0", "2", "3"]
 
 
@@ -124,6 +153,8 @@ def test_too_few_nodes_with_usable_counts_is_a_sentence(tmp_path: Path) -> None:
     [
         (lambda values: values._replace(correct=-values.correct - 1), "its correct are negative"),
         (lambda values: values._replace(loss=values.loss * np.nan), "its loss are not finite"),
+        (lambda values: values._replace(correct=values.actual + 1), "its test results contradict each other"),
+        (lambda values: values._replace(predicted=values.predicted + 1), "its test results contradict each other"),
         (lambda values: values.actual, "its answer is malformed: it is not what the order asks for"),
     ],
 )
@@ -152,13 +183,88 @@ def test_another_version_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
 
     run_with(fault, tmp_path, wanted=3)
     (said,) = [text for text in caplog.messages if "0.0.9" in text]
-    assert said.startswith("a node is left out of the federation: it runs clustpsi 0.0.9 and the server ")
+    assert said.startswith(
+        "round 0: the node with Flower's number 101 is left out: it runs clustpsi 0.0.9 and the server "
+    )
+
+
+@pytest.mark.parametrize("whose", [None, "clustpsi", {"version": 1}])
+def test_an_answer_of_nobody_is_left_out(whose: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fault(envelope: Envelope, node: AnyNode) -> Envelope:
+        return CODEC.write(Answer(whose, CODEC.read(node.handle(envelope)).body))
+
+    run_with(fault, tmp_path, replace(CONFIG, comm_rounds=1), wanted=3)
+    assert any("number 101 is left out: its answer is malformed: it is no answer" in said for said in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": 5},
+        {"name": ""},
+        {"kind": "video"},
+        {"features": None},
+        {"features": {"shape": (64,), "colour": "red"}},
+        {"columns": 3},
+        {"classes": ()},
+        {"classes": ("0", "0")},
+        {"classes": None},
+        {"rows": -3},
+        {"rows": 2**70},
+        {"rows": 2**30},
+        {"rows": "many"},
+        {"model": None},
+    ],
+)
+def test_a_malformed_description_is_left_out(
+    changes: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = when(lambda body: isinstance(body, Describe), lambda described: replace(described, **changes))
+    folder = run_with(fault, tmp_path, replace(CONFIG, comm_rounds=1), wanted=3)
+    assert any(
+        text.startswith("round 0: the node with Flower's number 101 is left out: its ") for text in caplog.messages
+    )
+    assert len(folder.clients()) == 3
+
+
+NAN = {"known": 40, "gaps": 0, "counts": {"values": [float("nan")], "counts": [40], "exact": True}}
+MALFORMED_SUMMARIES = {
+    "its summary is of other columns": lambda summary: {**summary, "numbers": ()},
+    "its answer is malformed (KeyError('numbers'))": lambda summary: {},
+    "its summary's counts are negative": lambda summary: {
+        **summary, "numbers": ({**summary["numbers"][0], "gaps": -1},)
+    },
+    "its summary has numbers that are not finite": lambda summary: {**summary, "numbers": (NAN,)},
+    "its summary's counts are absurdly large": lambda summary: {
+        **summary, "categories": ({"names": ("u",), "counts": (2**40,), "ranks": ()},)
+    },
+    "its summary has a name that is no text": lambda summary: {
+        **summary, "categories": ({"names": (1,), "counts": (2,), "ranks": ()},)
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", MALFORMED_SUMMARIES)
+def test_a_node_with_a_malformed_summary_does_not_take_part(
+    reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def change(prepared: Prepared) -> Prepared:
+        return replace(prepared, summary=MALFORMED_SUMMARIES[reason](prepared.summary))
+
+    config = replace(CONFIG, dataset="site-{n}.csv", label="y", partitioner="natural", num_clients=None, comm_rounds=1)
+    grid = grid_of(
+        {FIRST + k: Node(from_file(site(tmp_path, k), label="y"), workers=1) for k in range(4)},
+        {FIRST + 1: when(lambda body: isinstance(body, Prepare), change)},
+    )
+    folder = federate(grid, Settings(config, nodes=3, output=str(tmp_path / "runs"), patience=QUICK))
+    assert f"node 'site-1' is left out of the federation: {reason}" in caplog.messages
+    assert folder.clients()["client"].tolist() == ["site-0", "site-2", "site-3"]
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[]", '{"type": "Model"}', '{"array": "abc"}', '{"type": "os.system"}'])
 def test_rubbish_is_left_out(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run_with(lambda envelope, node: Envelope(text, {}), tmp_path, wanted=3)
-    assert any("is left out of the federation: its answer is malformed" in said for said in caplog.messages)
+    assert any("number 101 is left out: its answer is malformed" in said for said in caplog.messages)
 
 
 def test_a_node_that_raises_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -261,3 +367,51 @@ def test_a_node_that_joins_is_placed_by_its_label_counts(tmp_path: Path, caplog:
     assert newcomers[-1]["model"] in (0, 1)
     assert 0 <= newcomers[-1]["accuracy"] <= 1
     assert len(folder.clients()) == 4  # it does not train
+
+
+class Killed(BaseException):
+    """The server's process ends here."""
+
+
+@pytest.mark.parametrize("data", ["digits", "table"])
+def test_a_killed_server_goes_on_from_its_last_finished_round(data: str, tmp_path: Path) -> None:
+    """Started again with new nodes of the same names, it leaves the run that it would have left at once."""
+    config = replace(CONFIG, agg_method="clust_psi_pfl:tau_clusters=2", comm_rounds=4, fraction=0.5)
+    if data == "table":
+        config = replace(config, dataset="site-{n}.csv", label="y", partitioner="natural", num_clients=None)
+
+    def nodes() -> LocalGrid:
+        if data == "digits":
+            return grid_of({FIRST + k: node for k, node in enumerate(parts_of(config, 4))})
+        return grid_of({FIRST + k: Node(from_file(site(tmp_path, k), label="y"), workers=1) for k in range(4)})
+
+    rounds: list[int] = []
+
+    def heard(event: str, **values: Any) -> None:
+        if event == "progress":
+            rounds.append(values["round"])
+            if len(rounds) and rounds[-1] == 3 and not values["part"]:
+                raise Killed
+
+    settings = Settings(config, nodes=4, output=str(tmp_path / "killed"), patience=QUICK)
+    with pytest.raises(Killed):
+        federate(nodes(), settings, heard)
+    rounds.clear()
+    resumed = federate(
+        nodes(), replace(settings, resume=True), lambda event, **values: rounds.append(values.get("round", 9))
+    )
+    assert min(rounds) == 2, "the third round had not been kept, and the first two had"
+    assert len(list(Store(tmp_path / "killed"))) == 1
+    whole = federate(nodes(), replace(settings, output=str(tmp_path / "whole")))
+    assert resumed.accuracy().equals(whole.accuracy())
+
+
+def site(folder: Path, k: int) -> Path:
+    """A file of rows whose columns have scales to learn."""
+    rng, path = np.random.default_rng(k), folder / f"site-{k}.csv"
+    y = rng.choice(["a", "b"], 60, p=[0.2 + 0.2 * k, 0.8 - 0.2 * k])
+    x = rng.normal(size=60) + (y == "a")
+    path.write_text(
+        "x,kind,y\n" + "".join(f"{a:.3f},{'uv'[i % 2]},{b}\n" for i, (a, b) in enumerate(zip(x, y, strict=True)))
+    )
+    return path

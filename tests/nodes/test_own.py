@@ -62,6 +62,16 @@ def test_the_scikit_learn_client_runs(method: str, sites: Path, tmp_path: Path) 
             assert saved["parameters"].shape == (2, 12)
 
 
+def test_clients_with_different_models_leave_different_runs(sites: Path, tmp_path: Path) -> None:
+    module = example("sklearn_client")
+    functions = {name: getattr(module, name) for name in ("label_counts", "train", "evaluate", "initial")}
+    folders = {
+        run_sites(client_app(**functions, model=model), sites, tmp_path, replace(CONFIG, comm_rounds=1)).path
+        for model in ("one", "other")
+    }
+    assert len(folders) == 2
+
+
 def test_the_torch_client_runs(sites: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'clustpsi[benchmark]'")
     config = replace(CONFIG, agg_method="clust_psi_pfl:tau_clusters=2")

@@ -18,6 +18,7 @@ from clustpsi.flower.processes import (
     check_file,
     check_port,
     environment,
+    is_alive,
     listens,
     program,
     wait_until,
@@ -26,6 +27,7 @@ from clustpsi.flower.settings import Settings, write_app
 from clustpsi.flower.worker import Worker
 
 START_SECONDS = 60.0  # that a SuperLink has to listen
+SUPERNODE = (sys.executable, "-m", "clustpsi.flower.supernode")
 REFUSED = "Failed to activate SuperNode"  # what Flower says of a node whose key it does not know
 MAKE_CERTIFICATE = "make one with openssl"
 
@@ -97,7 +99,7 @@ def run_node(
 
     This process keeps the rows and compiled programs; the SuperNode it starts carries messages.
     """
-    command = [program("flower-supernode"), *connection.arguments]
+    command = [*SUPERNODE, *connection.arguments]
     if private_key is not None:
         key = check_file(private_key, "key", "make one with ssh-keygen -t ecdsa -b 384")
         if connection.root_certificates is None:
@@ -155,7 +157,7 @@ class Federation:
 
     def start_plain_node(self, name: str, node_config: Mapping[str, Any]) -> None:
         """Start a bare SuperNode, for clients with a model of their own."""
-        command = [program("flower-supernode"), *self.connection.arguments, "--port", str(check_port(0))]
+        command = [*SUPERNODE, *self.connection.arguments, "--port", str(check_port(0))]
         self._processes.start(name, [*command, "--node-config", _node_config(node_config)])
 
     def stop_node(self, name: str) -> None:
@@ -201,10 +203,10 @@ class Federation:
                     heard(event)
             # Before the first round every node is needed; afterwards the run decides how many are.
             self.check(("superlink",) if started_all else ("superlink", *nodes))
-            if process is not None and not Path(f"/proc/{process}").exists() and Path("/proc/self").exists():
+            if process is not None and not is_alive(process):
                 unread = events.read_text(encoding="utf-8").splitlines(keepends=True)[read:]
                 if not any(line.endswith("\n") for line in unread):
-                    raise ClustPSIError(f"the server of the run ended: {self._processes.said('superlink')}")
+                    raise ClustPSIError("the server of the run ended before the run did: go on with --resume")
             wait_until(lambda: False, 0.2)
 
 
@@ -223,7 +225,7 @@ def submit(
         )
         _check_status(listed.stdout)
         return
-    _flower([*command, "--format", "json"], env, "the run")
+    _flower(command, env, "the run")
 
 
 def register(connection: Connection, keys: Sequence[Path]) -> None:
@@ -245,10 +247,15 @@ def _flwr(connection: Connection, folder: Path) -> dict[str, str]:
 
 def _flower(command: Sequence[str], env: Mapping[str, str], what: str) -> None:
     """Run a command of Flower; what it says counts only if it fails."""
-    done = subprocess.run(command, env=dict(env), check=False, capture_output=True, text=True)
-    if done.returncode:
-        words = [line.strip(" │╭╰─╮╯") for line in (done.stdout + done.stderr).splitlines()]
-        raise ClustPSIError(f"Flower does not take {what}: {' '.join(word for word in words if word)[-400:]}")
+    done = subprocess.run([*command, "--format", "json"], env=dict(env), check=False, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    try:  # Flower ends with 0 whatever has become of what it was asked for, and says it in JSON
+        answer = json.loads(done.stdout)
+        taken, said = answer["success"], answer.get("error-message") or said
+    except (ValueError, KeyError, TypeError, AttributeError):
+        taken = False
+    if done.returncode or not taken:
+        raise ClustPSIError(f"Flower does not take {what}: {' '.join(said.split())[-400:]}")
 
 
 def _check_status(listed: bytes) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import make_folder
@@ -23,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 DEFAULTS = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
 }
 
 
@@ -73,10 +74,15 @@ def check_port(port: int, host: str = LOOPBACK) -> int:
 
 
 class Processes:
-    """Processes that end with this one."""
+    """Processes that end with this one.
+
+    Flower's programs start others in sessions of their own, which may outlive them.  So all have a mark in their
+    environment, which whatever they start inherits.
+    """
 
     def __init__(self, env: Mapping[str, str], logs: Path) -> None:
-        self._env, self._logs = dict(env), logs
+        self._mark = f"CLUSTPSI_STARTED_{uuid4().hex}"
+        self._env, self._logs = {**env, self._mark: "1"}, logs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, command: Sequence[str], **env: str) -> subprocess.Popen[bytes]:
@@ -113,7 +119,7 @@ class Processes:
         return {name: code for name, code in codes.items() if code is not None}
 
     def stop(self, names: Sequence[str] | None = None) -> None:
-        """End processes with all that they have started: kindly, then not."""
+        """End processes, kindly, then not; at the end, when all are to stop, with whatever any of them has started."""
         chosen = [name for name in (list(self._running) if names is None else names) if name in self._running]
         groups = {name: self._running[name] for name in chosen}
         for process in groups.values():
@@ -126,6 +132,21 @@ class Processes:
             _signal(process, signal.SIGKILL)  # whatever of its group is left
             process.wait()
             del self._running[name]
+        end = time.monotonic() + STOP_SECONDS
+        while not self._running and (left := self._marked()) and time.monotonic() < end:
+            for number in left:  # again, because they may be starting others
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            time.sleep(0.02)
+
+    def _marked(self) -> list[int]:
+        """Processes that have the mark; none where the system does not show them."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it is gone, or somebody else's
+                if self._mark.encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+        return found
 
     @classmethod
     @contextlib.contextmanager
@@ -156,6 +177,21 @@ def listens(port: int, host: str = LOOPBACK) -> bool:
             return True
     except OSError:
         return False
+
+
+def is_alive(number: int) -> bool:
+    """Whether a process, which need not be this one's child, still runs; True where the system does not show it.
+
+    >>> is_alive(os.getpid())
+    True
+    """
+    if not Path("/proc/self/stat").exists():
+        return True
+    try:
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"  # ended, though whoever started it has not asked about it
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -69,19 +69,21 @@ def federate(grid: Grid, settings: Settings, tell: Any = lambda event, **values:
             log.info("round %d of %d: accuracy %.3f", now.round, now.num_rounds, now.global_accuracy)
 
     try:
-        folder = run(
+        return run(
             config,
             store,
             cell=cell,
             resume=settings.resume,
             fresh=settings.fresh,
             save_models=settings.save_models,
+            save_rounds=True,  # a round is many people's work
             watch=watch,
         )
     finally:
         cell.server.close()
-    memory.unlink(missing_ok=True)
-    return folder
+        folder = store.folder(cell.identified(config))
+        if folder.finished or not folder.exists:  # there is nothing to go on with
+            memory.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class Worker:
             try:
                 with self._listener.accept() as connection:
                     self._answer(connection)
-            except (OSError, EOFError):  # the app that asked is gone, or this process ends
+            except (OSError, EOFError, ValueError, Undecodable):  # who asked is gone or asks rubbish, or this one ends
                 continue
 
     def _answer(self, connection: "Connection[Any, Any]") -> None:
@@ -65,8 +65,8 @@ class Worker:
                 node.close()
             try:
                 self._nodes = {key: node_for(self._node_config, run_config, self._secret)}
-            except (ClustPSIError, OSError) as error:
-                return refusal(str(error))
+            except Exception as error:  # whatever its rows are like, the server gets an answer
+                return refusal(str(error) if isinstance(error, ClustPSIError) else repr(error))
         answer: Envelope = self._nodes[key].handle(envelope)
         return answer
 

@@ -15,13 +15,18 @@ import numpy as np
 
 from clustpsi.datasets.base import fingerprint
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import Summary
+from clustpsi.features.kinds import Frequencies
+from clustpsi.features.table import NumberSummary, TableSummary
+from clustpsi.features.text import TextSummary
 from clustpsi.files import make_folder, write_atomically
 from clustpsi.nodes.agreement import Agreement, agree, in_order, split_orders
 from clustpsi.nodes.codec import Codec, Undecodable, pack, unpack
 from clustpsi.nodes.data import features_of
-from clustpsi.nodes.protocol import Describe, Description, Prepare, Terms
+from clustpsi.nodes.protocol import Description, Prepare, Terms
 from clustpsi.nodes.server import Exchange, Member, check_prepared
 from clustpsi.orders import Clients, Unusable
+from clustpsi.orders.answers import check_numbers, checking
 from clustpsi.printing import counted
 
 log = logging.getLogger("clustpsi.federation")
@@ -59,7 +64,9 @@ class Gathered:
     def content(self) -> str:
         """A hash of all that nodes have told: what stands for the data, which nobody sees as a whole."""
         clients = self.clients
-        texts = [np.array(each, dtype=object) for each in (clients.names, clients.class_names, [repr(self.fitted)])]
+        fitted = _CODEC.write(self.fitted).text  # which is the same for a federation from a file
+        own = [fitted, self.model]
+        texts = [np.array(each, dtype=object) for each in (clients.names, clients.class_names, own)]
         return fingerprint([*texts, clients.train_counts, clients.test_counts])
 
 
@@ -92,9 +99,9 @@ def gather(
     """
     if wanted < 2:
         raise ClustPSIError(f"a federation needs at least two nodes, not {wanted}")
-    connected = exchange.wait_for_nodes(wanted, wanted)
-    described = _usable(exchange.ask({node: Describe(dp_epsilon is not None) for node in connected}, "0"), "a node")
-    described = {node: each for node, each in described.items() if isinstance(each, Description)}
+    is_noised = dp_epsilon is not None
+    described = exchange.describe(exchange.wait_for_nodes(wanted, wanted), is_noised, 0)
+    agreement: Agreement | None = None
     while True:
         if len(described) < max(wanted, 2):
             raise ClustPSIError(
@@ -103,7 +110,8 @@ def gather(
             )
         ordered = in_order(list(described.values()))
         node_of = {each.name: node for node, each in described.items()}
-        agreement = agree(ordered, classes)
+        if agreement is None or not is_noised:  # whoever is asked again on other terms makes new noise, and tells more
+            agreement = agree(ordered, classes)
         orders = split_orders(ordered, seed)
         members = tuple(
             Member(each, Terms(k, agreement.classes, agreement.features, order, seed, dp_epsilon, min_count))
@@ -115,7 +123,8 @@ def gather(
         prepared: dict[str, tuple[Any, Any, Any]] = {}
         for node, answer in answers.items():
             try:
-                prepared[name_of[node]] = _checked(answer, agreement)
+                with checking():
+                    prepared[name_of[node]] = _checked(answer, agreement)
             except Unusable as problem:
                 log.warning("node %r is left out of the federation: %s", name_of[node], problem)
                 del described[node]
@@ -137,23 +146,47 @@ def _together(members: tuple[Member, ...], agreement: Agreement, prepared: Mappi
     return Gathered(members, agreement.model, agreement.model_reason, fitted, counts, np.concatenate(test))
 
 
-def _usable(answers: Mapping[int, Any], what: str) -> dict[int, Any]:
-    for answer in answers.values():
-        if isinstance(answer, Unusable):
-            log.warning("%s is left out of the federation: %s", what, answer)
-    return {node: answer for node, answer in answers.items() if not isinstance(answer, Unusable)}
-
-
 def _checked(answer: Any, agreement: Agreement) -> tuple[Any, Any, Any]:
     """Counts and summary of a node, or why they cannot be used."""
     train, test = check_prepared(answer, len(agreement.classes))
     if agreement.kind == "own":
         return train, test, None
-    try:
-        summary = features_of(agreement.kind, agreement.features).summary_from_dict(answer.summary)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Unusable(f"its summary is malformed ({error!r})") from None
+    features = features_of(agreement.kind, agreement.features)
+    summary = features.summary_from_dict(answer.summary)
+    _check_summary(features, summary)
     return train, test, summary
+
+
+def _check_summary(features: Any, summary: Summary) -> None:
+    """Raise if a summary would spoil what is learned from all of them."""
+    names: tuple[Frequencies, ...] = ()
+    if isinstance(summary, TextSummary):
+        names = (summary.words,)
+    if isinstance(summary, TableSummary):
+        names = summary.categories
+        if (len(summary.numbers), len(names)) != (len(features.numbers), len(features.categories)):
+            raise Unusable("its summary is of other columns")
+        for column in summary.numbers:
+            _check_column(column, features.scaling)
+        for scale in features.fit(summary).numbers:
+            if not (np.isfinite(scale.centre) and np.isfinite(scale.spread) and scale.spread > 0):
+                raise Unusable("its summary has numbers that are not finite")
+    for frequencies in names:
+        check_numbers(np.array([0, *frequencies.counts.values()]), "summary's counts", are_counts=True)
+        if not all(name is None or isinstance(name, str) for name in frequencies.counts):
+            raise Unusable("its summary has a name that is no text")
+
+
+def _check_column(column: NumberSummary, scaling: str) -> None:
+    check_numbers(np.array([column.known, column.gaps]), "summary's counts", are_counts=True)
+    if (counts := column.counts) is None:
+        if scaling == "robust":
+            raise Unusable("its summary has no counts of numbers")
+        return
+    if counts.values.shape != counts.counts.shape or not np.isfinite(counts.values).all():
+        raise Unusable("its summary has numbers that are not finite")
+    size = np.abs(counts.counts) if counts.is_noisy else counts.counts  # noise may be negative
+    check_numbers(size, "summary's counts", are_counts=True)
 
 
 def save(path: Path, gathered: Gathered) -> None:

@@ -37,7 +37,7 @@ from clustpsi.nodes.protocol import (
 )
 from clustpsi.orders import Train
 from clustpsi.partition import Rows, client_80_20
-from clustpsi.privacy import learns, private_counts, private_summary
+from clustpsi.privacy import learns, private_counts, private_split, private_summary
 
 
 class AnyNode(ABC):
@@ -48,12 +48,16 @@ class AnyNode(ABC):
 
     def handle(self, envelope: Envelope) -> Envelope:
         """The answer to an envelope."""
+        body: Any
         try:
             call = CODEC.read(envelope, self.held)
             self.held.keep(envelope.arrays)
-            body = self.answer(call.body) if isinstance(call, Call) else Refusal("the message is no call")
-            if isinstance(call, Call) and call.speaker.protocol != PROTOCOL:
+            if not isinstance(call, Call):
+                body = Refusal("the message is no call")
+            elif call.speaker.protocol != PROTOCOL:
                 body = Refusal(_other_version(call.speaker))
+            else:
+                body = self.answer(call.body)
         except Missing as missing:
             self.held.keep(envelope.arrays)
             body = Lacking(tuple(missing.hashes))
@@ -109,14 +113,14 @@ class Node(AnyNode):
         """Count labels and summarize the training rows."""
         federation = self._federation(terms)
         features, rows = federation.dataset.features, federation.dataset.rows.take(federation.train[0])
-        summary = private_summary(features, rows, terms.dp_epsilon, terms.min_count, self._secret)
+        summary = private_summary(features, rows, terms.dp_epsilon, terms.min_count, terms.secret(self._secret))
         return Prepared(*self._told(terms, federation), summary.as_dict())
 
     def _told(self, terms: Terms, federation: Federation) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Label counts as this node tells them."""
         counts = federation.label_counts, federation.test_label_counts
         alone = not learns(federation.dataset.features)
-        return private_counts(*counts, terms.dp_epsilon, terms.min_count, self._secret, alone=alone)
+        return private_counts(*counts, terms.dp_epsilon, terms.min_count, terms.secret(self._secret), alone=alone)
 
     def serve(self, terms: Terms, training: Training, orders: tuple[Any, ...], t: int) -> Served:
         """Serve orders of round t; an answer to a training order is the model itself."""
@@ -135,7 +139,7 @@ class Node(AnyNode):
     def _federation(self, terms: Terms) -> Federation:
         """This client alone."""
         dataset = self._data.agreed(terms.features, terms.classes)
-        train, test = self._data.split or _split(len(dataset.labels), terms)
+        train, test = self._data.split or _split(len(dataset.labels), terms, self._secret)
         return Federation(dataset, (train,), (test,), (self._data.name,))
 
     def _simulator(self, terms: Terms, training: Training) -> Any:
@@ -147,7 +151,7 @@ class Node(AnyNode):
         if self._ready is None or not _same(self._ready[0], (terms, training)):
             self.close()
             federation = self._federation(terms)
-            told = None if (terms.dp_epsilon, terms.min_count) == (None, None) else self._told(terms, federation)
+            told = self._told(terms, federation) if terms.is_private else None
             federation = replace(federation, fitted_before=fitted_from_dict(training.fitted))
             vectors = None if training.vectors is None else WordVectors(training.vectors, 0)
             shape, dtype = federation.features.shape[1:], federation.features.dtype.name
@@ -162,8 +166,10 @@ def refusal(reason: str) -> Envelope:
     return CODEC.write(Answer(speaker(), Refusal(reason)))
 
 
-def _split(rows: int, terms: Terms) -> tuple[Rows, Rows]:
-    """Training and test rows: as the server says, or by the node's own lot where it does not tell its rows."""
+def _split(rows: int, terms: Terms, secret: str) -> tuple[Rows, Rows]:
+    """Training and test rows: as the server says, or by the node's own lot where it does not know of the rows."""
+    if terms.dp_epsilon is not None:
+        return private_split(rows, terms.secret(secret))
     if terms.order is None:
         train, test = client_80_20([np.arange(rows)], terms.seed)
         return train[0], test[0]

@@ -147,8 +147,8 @@ class OwnNode(AnyNode):
         for part in self._client.label_counts(self._task):
             told = {str(name): int(number) for name, number in part.items()}
             counted.append(np.array([[told.get(name, 0) for name in terms.classes]], np.int64))
-        train, test = private_counts(counted[0], counted[1], terms.dp_epsilon, terms.min_count, self._secret)
-        return train, test
+        secret = terms.secret(self._secret)
+        return private_counts(counted[0], counted[1], terms.dp_epsilon, terms.min_count, secret)
 
     def _serve(self, call: Serve) -> Served:
         settings, terms = call.training.settings, call.terms
@@ -170,7 +170,8 @@ class OwnNode(AnyNode):
                 replies.append(reply)
             else:
                 replies.append(self._other(order, task))
-        return Served(tuple(replies), examples)
+        # How many they are is said by the label counts; here it matters only that there are any.
+        return Served(tuple(replies), min(examples, 1) if terms.is_private else examples)
 
     def _train(self, order: Train, task: Task) -> tuple[Trained, int]:
         start = order.start if isinstance(order.start, Model) else order.start[0]
@@ -185,8 +186,6 @@ class OwnNode(AnyNode):
             )
         self._refuse("proximal", "a proximal term", proximal > 0)
         self._refuse("log_prior", "a prior of the labels", order.log_prior is not None)
-        self._refuse("logit_scale", "scaled logits", order.logit_scale is not None)
-        self._refuse("trains", "parameters that stay as they are", order.trains is not None)
         task = replace(
             task,
             proximal=proximal,

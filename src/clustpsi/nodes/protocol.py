@@ -8,7 +8,7 @@
 An answer may be a :class:`Refusal` instead: one sentence that says why.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -104,6 +104,19 @@ class Terms:
     seed: int
     dp_epsilon: float | None = None
     min_count: int | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether counts and summaries are changed before they leave the node."""
+        return self.dp_epsilon is not None or self.min_count is not None
+
+    def secret(self, of_node: str) -> str:
+        """What a node's noise is made from on these terms, given what all of it is made from.
+
+        Whoever asks again on the same terms is told the same.  On other terms, as of another run, noise is new: answers
+        with the same noise could be subtracted from each other.
+        """
+        return f"{of_node} {CODEC.write(replace(self, number=0, order=None)).text}"
 
 
 @dataclass(frozen=True)

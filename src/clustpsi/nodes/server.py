@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.nodes.codec import Envelope, Held, Undecodable, without
+from clustpsi.nodes.data import features_of
 from clustpsi.nodes.protocol import (
     CODEC,
     PROTOCOL,
@@ -29,6 +30,7 @@ from clustpsi.nodes.protocol import (
     Refusal,
     Serve,
     Served,
+    Speaker,
     Terms,
     Training,
     speaker,
@@ -37,6 +39,7 @@ from clustpsi.orders import (
     Answers,
     Clients,
     Evaluate,
+    Evaluated,
     LabelCounts,
     LabelPresence,
     Ledger,
@@ -50,12 +53,14 @@ from clustpsi.orders import (
     part,
     traffic,
 )
-from clustpsi.orders.answers import Line, check_model, check_numbers
+from clustpsi.orders.answers import Line, check_model, check_numbers, checking
 from clustpsi.printing import counted
 
 log = logging.getLogger("clustpsi.federation")
 
-POLL = 0.1  # seconds between two looks for answers
+MOST_ROWS = 10**8  # of a node that does not split them itself: their order is sent to it
+# Seconds between two looks for answers: a twentieth of the time waited so far, so that looking costs little.
+POLL, LONGEST_POLL, POLL_SHARE = 0.1, 1.0, 0.05
 
 
 class Transport(Protocol):
@@ -110,7 +115,7 @@ class Exchange:
     def __init__(self, transport: Transport, patience: Patience) -> None:
         self.transport, self.patience = transport, patience
         self._believed: dict[int, Held] = {}  # what each node holds, as far as is known
-        self._silent: set[int] = set()  # nodes that missed a deadline: asked, but not waited for, until they answer
+        self.silent: set[int] = set()  # nodes that missed a deadline: asked, but not waited for, until they answer
         self._late: dict[str, int] = {}  # tickets of theirs
 
     def wait_for_nodes(self, wanted: int, needed: int) -> set[int]:
@@ -155,30 +160,43 @@ class Exchange:
                 self._believed[node].note(whole[node].arrays)
         return answers
 
+    def describe(self, nodes: Iterable[int], private: bool, t: int) -> dict[int, Description]:
+        """What nodes say of themselves, of those who do; the log says why others cannot take part."""
+        described: dict[int, Description] = {}
+        for node, answer in sorted(self.ask({node: Describe(private) for node in nodes}, str(t)).items()):
+            try:
+                with checking():
+                    described[node] = check_description(answer)
+            except Unusable as problem:
+                log.warning("round %d: the node with Flower's number %d is left out: %s", t, node, problem)
+        return described
+
     def _ask(
         self, messages: Mapping[int, Envelope], kind: str, group: str, heard: Callable[[int], None]
     ) -> dict[int, Any]:
         answers: dict[int, Any] = {}
         pending = self.transport.send(messages, kind, group) if messages else {}
-        end = time.monotonic() + self.patience.deadline
+        start = time.monotonic()
         while pending:
             for ticket, came in self.transport.receive([*pending, *self._late]).items():
-                if ticket in self._late:  # too late to count, but it says that the node is alive
-                    self._silent.discard(self._late.pop(ticket))
+                if ticket in self._late:  # too late to count, but an answer says that the node is alive
+                    node = self._late.pop(ticket)
+                    if isinstance(came, Envelope):
+                        self.silent.discard(node)
                     continue
                 node = pending.pop(ticket)
-                self._silent.discard(node)
+                self.silent.discard(node)
                 answers[node] = self._read(node, came)
                 heard(node)
-            waited_for = {node for node in pending.values() if node not in self._silent}
+            waited_for = {node for node in pending.values() if node not in self.silent}
             if not pending or (not waited_for and answers):
                 break
-            if time.monotonic() > end:
+            if (waited := time.monotonic() - start) > self.patience.deadline:
                 break
-            time.sleep(POLL)
+            time.sleep(min(max(POLL, POLL_SHARE * waited), LONGEST_POLL))
         for ticket, node in pending.items():
             self._late[ticket] = node
-            self._silent.add(node)
+            self.silent.add(node)
             answers[node] = Unusable(f"it did not answer within {self.patience.deadline:g} s")
         return answers
 
@@ -189,7 +207,7 @@ class Exchange:
             answer = CODEC.read(came)
         except Undecodable as error:
             return Unusable(f"its answer is malformed: {error}")
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, Answer) or not isinstance(answer.speaker, Speaker):
             return Unusable("its answer is malformed: it is no answer")
         if answer.speaker.protocol != PROTOCOL or answer.speaker.version != speaker().version:
             return Unusable(
@@ -322,12 +340,11 @@ class NodeServer:
         reasons: dict[int, str] = {}
         for client, own in sorted(parts.items()):
             try:
-                replies = _replies(answers[client], len(own))
-                checked = [
-                    collectors[i].checked(reply, position) for (i, position), reply in zip(own, replies, strict=True)
-                ]
-                if any(isinstance(orders[i], Train) for i, _ in own) and answers[client].examples < 1:
-                    raise Unusable(f"it trained on {answers[client].examples} examples")
+                with checking():
+                    replies = _replies(answers[client], len(own))
+                    checked = [collectors[i].checked(reply, at) for (i, at), reply in zip(own, replies, strict=True)]
+                    if any(isinstance(orders[i], Train) for i, _ in own) and answers[client].examples < 1:
+                        raise Unusable(f"it trained on {answers[client].examples} examples")
             except Unusable as problem:
                 reasons[client] = str(problem)
                 log.warning("round %d: node %r is left out: %s", t, self._name(client), problem)
@@ -370,29 +387,26 @@ class NodeServer:
         One that has come back takes its old place.  One that has joined is a newcomer: it says how many rows of each
         class it has, and does not train in this run.
         """
-        strangers = self.exchange.transport.nodes() - self._met
+        strangers = self.exchange.transport.nodes() - self._met - self.exchange.silent
         if not strangers:
             return
-        self._met |= strangers
-        terms = self.members[0].terms
-        asked = {node: Describe(terms.dp_epsilon is not None) for node in strangers}
-        for node, answer in sorted(self.exchange.ask(asked, str(t)).items()):
-            if not isinstance(answer, Description):
-                log.warning("round %d: a node that has connected is left out: %s", t, answer)
-                continue
-            back = any(member.description.name == answer.name for member in self.members)
+        described = self.exchange.describe(strangers, self.members[0].terms.dp_epsilon is not None, t)
+        self._met |= strangers - self.exchange.silent  # whoever was too slow is asked again when it has answered
+        for node, description in sorted(described.items()):
+            back = any(member.description.name == description.name for member in self.members)
             if back:
-                log.warning("round %d: node %r has come back", t, answer.name)
-            elif not self._take_in(node, answer, t):
+                log.warning("round %d: node %r has come back", t, description.name)
+            elif not self._take_in(node, description, t):
                 continue
-            self._node_of[answer.name] = node
+            self._node_of[description.name] = node
 
     def _take_in(self, node: int, described: Description, t: int) -> bool:
         """Take a node in as a newcomer, if its rows fit; says whether they do."""
         terms = replace(self.members[0].terms, number=len(self.members), order=None)
         answer = self.exchange.ask({node: Prepare(terms)}, str(t))[node]
         try:
-            train, test = check_prepared(answer, self.clients.num_classes)
+            with checking():
+                train, test = check_prepared(answer, self.clients.num_classes)
         except Unusable as problem:
             log.warning("round %d: node %r cannot join: %s", t, described.name, problem)
             return False
@@ -406,6 +420,24 @@ class NodeServer:
         )
         log.warning("round %d: node %r has joined: it is placed by its label counts", t, described.name)
         return True
+
+
+def check_description(answer: Any) -> Description:
+    """What a node says of itself, or why it cannot be used."""
+    if isinstance(answer, Unusable):
+        raise answer
+    if not isinstance(answer, Description):
+        raise Unusable("its answer is malformed: it does not say what the node is")
+    texts = (answer.name, answer.kind, answer.model, answer.model_reason, *answer.columns, *answer.columns.values())
+    if not all(isinstance(text, str) for text in (*texts, *answer.classes)) or not answer.name:
+        raise Unusable("its answer is malformed: a name is no text")
+    if not answer.classes or len(set(answer.classes)) < len(answer.classes):
+        raise Unusable("its answer is malformed: its classes are not named once each")
+    if answer.rows is not None and check_numbers(np.asarray(answer.rows), "rows", are_counts=True) > MOST_ROWS:
+        raise Unusable("its rows are more than a server can put in order")
+    if answer.kind != "own":
+        features_of(answer.kind, answer.features)
+    return answer
 
 
 def check_prepared(answer: Any, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -440,7 +472,10 @@ class _Lines:
             if not hasattr(reply, "_asdict") or reply._fields != tuple(self._lines):
                 raise Unusable("its answer is malformed: it is not what the order asks for")
             self._record = type(reply)
-            return {name: self._check(name, getattr(reply, name)) for name in self._lines}
+            values = {name: self._check(name, getattr(reply, name)) for name in self._lines}
+            if isinstance(reply, Evaluated):
+                _check_scores(**values)
+            return values
         return {"": self._check("", reply)}
 
     def _check(self, name: str, value: Any) -> Any:
@@ -455,6 +490,11 @@ class _Lines:
         if self._record is None:
             return self._arrays.get("")
         return self._record(**self._arrays)
+
+
+def _check_scores(actual: Any, predicted: Any, correct: Any, loss: Any) -> None:
+    if (correct > np.minimum(actual, predicted)).any() or actual.sum() != predicted.sum():
+        raise Unusable("its test results contradict each other")
 
 
 class _Models:

@@ -3,7 +3,8 @@
 An order declares what one client's answer looks like (its ``answer``): arrays with one line per client.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,17 @@ _DTYPES = {"counts": np.int64, "flags": np.bool_, "numbers": np.float64}
 
 class Unusable(Exception):
     """An answer that cannot be used, and why: a phrase that follows the client's name."""
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """Whatever a look at somebody's answer stumbles over makes the answer unusable."""
+    try:
+        yield
+    except Unusable:
+        raise
+    except Exception as error:  # there is no end to what an answer may hold
+        raise Unusable(f"its answer is malformed ({error!r})") from None
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ def check_numbers(values: NDArray[Any], what: str, *, are_counts: bool) -> NDArr
         raise Unusable(f"its {what} are negative")
     if (values != np.floor(values)).any():
         raise Unusable(f"its {what} are not whole numbers")
-    if values.sum() > LARGEST:
+    if values.sum(dtype=np.float64) > LARGEST:  # whole numbers could overflow
         raise Unusable(f"its {what} are absurdly large")
     return values.astype(np.int64)
 
@@ -131,9 +143,11 @@ def check_model(model: Any, like: Model) -> Model:
             raise Unusable(f"its update has {what} of shape {np.shape(vector)} and not {(size,)}")
         if vector.dtype.kind != "f":
             raise Unusable(f"its update has {what} of type {vector.dtype}")
-    if not is_finite(model):
+    with np.errstate(over="ignore"):  # a number beyond those of 32 bits is not finite
+        single = Model(*(vector.astype(np.float32, copy=False) for vector in model))
+    if not is_finite(single):
         raise Unusable("its update is not finite")
-    return Model(*(vector.astype(np.float32, copy=False) for vector in model))
+    return single
 
 
 def _sizes(model: Model) -> Sequence[int]:

@@ -30,6 +30,7 @@ def run(
     resume: bool = False,
     fresh: bool = False,
     save_models: bool = False,
+    save_rounds: bool = False,
     data_dir: Path | None = None,
     workers: int | None = None,
     watch: Watch | None = None,
@@ -37,7 +38,8 @@ def run(
     """Run a configuration and leave its results in the store.
 
     A finished run is not computed again unless ``fresh``; an unfinished one goes on where it was with ``resume`` and
-    ends bit for bit as if it had never stopped.  ``cell`` spares the set-up when several methods run on one federation.
+    ends bit for bit as if it had never stopped.  That is after the last finished round with ``save_rounds``, and
+    otherwise some seconds earlier.  ``cell`` spares the set-up when several methods run on one federation.
     """
     config = config.checked()
     if config.split == "none":
@@ -64,15 +66,15 @@ def run(
             folder.clear()
         elif folder.finished:  # by another process, since the first look
             return folder
-        _Run(Course(config, cell, watch), folder, save_models).go()
+        _Run(Course(config, cell, watch), folder, save_models, save_rounds).go()
     return folder
 
 
 class _Run:
     """A run whose course is kept in a folder."""
 
-    def __init__(self, course: Course, folder: RunFolder, save_models: bool) -> None:
-        self.course, self.folder, self.save_models = course, folder, save_models
+    def __init__(self, course: Course, folder: RunFolder, save_models: bool, save_rounds: bool) -> None:
+        self.course, self.folder, self.save_models, self.save_rounds = course, folder, save_models, save_rounds
         self.clients = course.clients
         counted = np.zeros_like(self.clients.test_counts)  # of clients who are scored
         counted[course.scored] = self.clients.test_counts[course.scored]
@@ -98,7 +100,7 @@ class _Run:
                 self._save()
                 self.folder.write_failure(str(error))
                 raise
-            if time.monotonic() - saved > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * cost):
+            if self.save_rounds or time.monotonic() - saved > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * cost):
                 before = time.monotonic()
                 self._save()
                 saved = time.monotonic()
