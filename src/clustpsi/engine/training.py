@@ -34,7 +34,7 @@ def adam(lr: float) -> optax.GradientTransformation:
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": adam, "sgd": optax.sgd}
 
 CPU_OPTIONS = {
-    # Without it XLA copies parameters at every step of the loop that it could overwrite: a sixth of the time of an MLP's.
+    # Without it XLA copies parameters at every step that it could overwrite: a sixth of the time of an MLP's.
     "xla_cpu_copy_insertion_use_region_analysis": True,
     # Without it XLA forgets the layers' optimization barriers before it decides what to fuse.
     "xla_disable_hlo_passes": "cse_barrier_expander",

@@ -17,8 +17,8 @@ BATCH_NORM_EPSILON = 1e-5
 WINOGRAD_CHANNELS = 32
 # Winograd's squares are 4 x 4 results large.
 SQUARE = 4
-# Polynomials are evaluated at 0, at plus and minus these two, and at infinity.  With the more usual 1 and 2 the rounding
-# errors are four times as large.
+# Polynomials are evaluated at 0, at plus and minus these two, and at infinity.  With 1 and 2, as is usual, rounding
+# errors are three to four times as large.
 NEAR, FAR = math.sqrt(0.5), math.sqrt(2)
 # Images are worked on a few at a time: as many as have so many bytes, so that what becomes of them (2.25 times as many)
 # is still in the processor's cache when it is used.
