@@ -261,15 +261,40 @@ def _product_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array)
 product.defvjp(_product_forward, _product_backward)
 
 
+@jax.custom_vjp
 def max_pool(x: jax.Array) -> jax.Array:
     """The maximum of every 2 x 2 square; a last odd row or column is dropped.
 
     Height and width are the two axes in the middle.  Written as a reduction over a reshaped array: the gradient
     of a window reduction is very slow on the CPU.
     """
+    return _squares(x).max(axis=(2, 4))
+
+
+def _squares(x: jax.Array) -> jax.Array:
+    """The 2 x 2 squares of images: first axis, height / 2, 2, width / 2, 2, last axis."""
     first, height, width, last = x.shape
-    x = x[:, : height // 2 * 2, : width // 2 * 2]
-    return x.reshape(first, height // 2, 2, width // 2, 2, last).max(axis=(2, 4))
+    return x[:, : height // 2 * 2, : width // 2 * 2].reshape(first, height // 2, 2, width // 2, 2, last)
+
+
+def _max_pool_forward(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    pooled = max_pool(x)
+    return pooled, (x, pooled)
+
+
+def _max_pool_backward(values: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array]:
+    """All that equal the maximum share alike.  So does JAX's gradient, which counts them by a slower reduction."""
+    x, pooled = values
+    squares = _squares(x)
+    number = sum((squares[:, :, i, :, j] == pooled).astype(x.dtype) for i in range(2) for j in range(2))
+    share = _computed_once(cotangent / number)[:, :, None, :, None]
+    to_squares = (squares == pooled[:, :, None, :, None]) * share
+    first, height, width, last = x.shape
+    whole = to_squares.reshape(first, height // 2 * 2, width // 2 * 2, last)
+    return (jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0))),)
+
+
+max_pool.defvjp(_max_pool_forward, _max_pool_backward)
 
 
 def dropout_mask(key: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
