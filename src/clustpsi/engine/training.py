@@ -33,8 +33,12 @@ def adam(lr: float) -> optax.GradientTransformation:
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": adam, "sgd": optax.sgd}
 
-# Without it XLA copies parameters at every step of the loop that it could overwrite: a sixth of the time of an MLP's.
-CPU_OPTIONS = {"xla_cpu_copy_insertion_use_region_analysis": True}
+CPU_OPTIONS = {
+    # Without it XLA copies parameters at every step that it could overwrite: a sixth of the time of an MLP's.
+    "xla_cpu_copy_insertion_use_region_analysis": True,
+    # Without it XLA forgets the layers' optimization barriers before it decides what to fuse.
+    "xla_disable_hlo_passes": "cse_barrier_expander",
+}
 
 # Finite, because -inf minus -inf is not a number; far enough for a class's probability and gradient to be exactly 0.
 NEVER = -1e30

@@ -15,9 +15,14 @@ BATCH_NORM_EPSILON = 1e-5
 
 # With fewer channels, in or out, the transforms cost more than the multiplications they save.
 WINOGRAD_CHANNELS = 32
-# Transformed pixels are worked on a few images at a time, while they are in the processor's cache.
-IMAGES_AT_A_TIME = 4
-CACHE = 2**20
+# Winograd's squares are 4 x 4 results large.
+SQUARE = 4
+# Polynomials are evaluated at 0, at plus and minus these two, and at infinity.  With 1 and 2, as is usual, rounding
+# errors are three to four times as large.
+NEAR, FAR = math.sqrt(0.5), math.sqrt(2)
+# Images are worked on a few at a time: as many as have so many bytes, so that what becomes of them (2.25 times as many)
+# is still in the processor's cache when it is used.
+BYTES_AT_A_TIME = 2**19
 
 
 def pixels(x: jax.Array) -> jax.Array:
@@ -56,44 +61,46 @@ def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.A
     if last or min(kernel.shape[2:]) < WINOGRAD_CHANNELS:
         return patch_convolution(x, kernel, last)
     _, height, width, _ = x.shape
-    even = jnp.pad(x, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)))
-    return winograd_convolution(even, kernel)[:, :height, :width]
+    whole = jnp.pad(x, ((0, 0), (0, -height % SQUARE), (0, -width % SQUARE), (0, 0)))
+    return winograd_convolution(whole, kernel)[:, :height, :width]
 
 
 def patch_convolution(x: jax.Array, kernel: jax.Array, last: bool) -> jax.Array:
     """The convolution as one product of all 3 x 3 patches with the kernel."""
     _, height, width, _ = x.shape
     padded = jnp.pad(_computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
     matrix = kernel.reshape(-1, kernel.shape[3])
     if last:
+        shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
         flat = matrix.T @ jnp.concatenate(shifted, axis=0).reshape(len(matrix), -1)
         return flat.reshape(-1, *x.shape[1:])
-    flat = jnp.concatenate(shifted, axis=-1).reshape(-1, len(matrix)) @ matrix
-    return flat.reshape(*x.shape[:-1], -1)
+    # In two steps, because few channels are short pieces to copy.
+    triples = _computed_once(jnp.concatenate([padded[:, :, j : j + width] for j in range(3)], axis=-1))
+    patches = jnp.concatenate([triples[:, i : i + height] for i in range(3)], axis=-1)
+    return (patches.reshape(-1, len(matrix)) @ matrix).reshape(*x.shape[:-1], -1)
 
 
 @jax.custom_vjp
 def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """The convolution of images of even height and width by Winograd's minimal filtering F(2 x 2, 3 x 3).
+    """The convolution by Winograd's minimal filtering F(4 x 4, 3 x 3); height and width are multiples of 4.
 
-    A square of 2 x 2 results takes 16 multiplications per pair of channels instead of 36: the 4 x 4 pixels under it,
-    the kernel and the result each go through a small linear transform, and in between each of the 16 transformed
+    A square of 4 x 4 results takes 36 multiplications per pair of channels instead of 144: the 6 x 6 pixels under it,
+    the kernel and the result each go through a small linear transform, and in between each of the 36 transformed
     positions is a matrix product over the channels.
     """
     weights = _transformed_kernel(kernel)
 
     def convolve(block: jax.Array) -> jax.Array:
         rows, height, width, _ = block.shape
+        squares = rows, height // SQUARE, width // SQUARE, -1
         products = [
-            [(pixels @ w).reshape(rows, height // 2, width // 2, -1) for pixels, w in zip(*line, strict=True)]
+            [(pixels @ w).reshape(squares) for pixels, w in zip(*line, strict=True)]
             for line in zip(_transformed_input(block), weights, strict=True)
         ]
-        columns = [_transform_result(column) for column in zip(*products, strict=True)]
-        squares = [jnp.stack(_transform_result(line), axis=3) for line in zip(*columns, strict=True)]
-        return jnp.stack(squares, axis=2).reshape(rows, height, width, -1)
+        lines = [_interleaved(_transform_result(line), axis=3) for line in products]
+        return _interleaved(_transform_result(lines), axis=2)
 
-    convolved: jax.Array = lax.map(convolve, _blocks(x, IMAGES_AT_A_TIME))
+    convolved: jax.Array = lax.map(convolve, _blocks(x, _images_at_a_time(x, kernel)))
     return convolved.reshape(*x.shape[:3], -1)
 
 
@@ -110,9 +117,8 @@ def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array
         lines = zip(_transformed_input(x), _transformed_cotangent(cotangent), strict=True)
         return total + jnp.stack([jnp.stack([a.T @ b for a, b in zip(*line, strict=True)]) for line in lines]), None
 
-    zero = jnp.zeros((4, 4, *kernel.shape[2:]), kernel.dtype)
-    # Here the input and the cotangent, four times their size once they are transformed, share the cache.
-    images = min(IMAGES_AT_A_TIME, max(1, CACHE // (4 * x[0].nbytes)))
+    zero = jnp.zeros(jax.eval_shape(_transformed_kernel, kernel).shape, kernel.dtype)
+    images = _images_at_a_time(x, kernel)
     to_weights, _ = lax.scan(add_block, zero, (_blocks(x, images), _blocks(cotangent, images)))
     (to_kernel,) = jax.linear_transpose(_transformed_kernel, kernel)(to_weights)
     return winograd_convolution(cotangent, kernel[::-1, ::-1].swapaxes(2, 3)), to_kernel
@@ -121,19 +127,14 @@ def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array
 winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
 
 
-def _transformed_kernel(kernel: jax.Array) -> jax.Array:
-    """4, 4, channels in, channels out; sums, because XLA is slow at products with so small matrices."""
-
-    def transform(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
-        half = (a + c) / 2
-        return jnp.stack([a, half + b / 2, half - b / 2, c])
-
-    return transform(*transform(*kernel.swapaxes(0, 1)).swapaxes(0, 1))
-
-
 def _computed_once(x: jax.Array) -> jax.Array:
     """A hint to XLA not to fuse what leads to ``x`` into each of its uses."""
     return jnp.asarray(lax.optimization_barrier(x))  # type: ignore[no-untyped-call]
+
+
+def _images_at_a_time(x: jax.Array, kernel: jax.Array) -> int:
+    _, height, width, _ = x.shape
+    return max(1, BYTES_AT_A_TIME // (height * width * max(kernel.shape[2:]) * x.dtype.itemsize))
 
 
 def _blocks(x: jax.Array, images: int) -> jax.Array:
@@ -142,42 +143,56 @@ def _blocks(x: jax.Array, images: int) -> jax.Array:
     return x.reshape(-1, size, *x.shape[1:])
 
 
+def _transformed_kernel(kernel: jax.Array) -> jax.Array:
+    """6, 6, channels in, channels out; sums, because XLA is slow at products with so small matrices."""
+
+    def transform(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+        near, far = (a + c / 2) / -1.5, (a + 2 * c) / 6
+        odd_near, odd_far = b * (NEAR / -1.5), b * (FAR / 6)
+        return jnp.stack([a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, c])
+
+    return transform(*transform(*kernel.swapaxes(0, 1)).swapaxes(0, 1))
+
+
 def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
-    """4 x 4 matrices (squares, channels)."""
-    rows, height, width, channels = x.shape
+    """6 x 6 matrices (squares, channels)."""
+    channels = x.shape[-1]
     padded = _computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
-    pairs = padded.reshape(rows, height // 2 + 1, 2, width // 2 + 1, 2, channels)
 
-    def transform(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> list[jax.Array]:
-        return [a - c, b + c, c - b, b - d]
+    def transform(pixels: jax.Array, axis: int) -> list[jax.Array]:
+        end = pixels.shape[axis] - 5
+        a, b, c, d, e, f = (lax.slice_in_dim(pixels, i, end + i, SQUARE, axis) for i in range(6))
+        near, far = e - 2 * c, e - c / 2
+        odd_near, odd_far = NEAR * (d - 2 * b), FAR * (d - b / 2)
+        return [a - 2.5 * c + e, near + odd_near, near - odd_near, far + odd_far, far - odd_far, b - 2.5 * d + f]
 
-    lines = transform(pairs[:, :-1, 0], pairs[:, :-1, 1], pairs[:, 1:, 0], pairs[:, 1:, 1])
-    return [
-        [
-            position.reshape(-1, channels)
-            for position in transform(line[:, :, :-1, 0], line[:, :, :-1, 1], line[:, :, 1:, 0], line[:, :, 1:, 1])
-        ]
-        for line in lines
-    ]
+    lines = map(_computed_once, transform(padded, axis=1))
+    return [[position.reshape(-1, channels) for position in transform(line, axis=2)] for line in lines]
 
 
-def _transform_result(four: Sequence[jax.Array]) -> list[jax.Array]:
-    a, b, c, d = four
-    return [a + b + c, b - c - d]
+def _transform_result(six: Sequence[jax.Array]) -> list[jax.Array]:
+    a, b, c, d, e, f = six
+    near, far, odd_near, odd_far = b + c, d + e, NEAR * (b - c), FAR * (d - e)
+    return [a + near + far, odd_near + odd_far, near / 2 + 2 * far, odd_near / 2 + 2 * odd_far + f]
+
+
+def _interleaved(four: Sequence[jax.Array], axis: int) -> jax.Array:
+    """Every fourth line or column of images is one of the four."""
+    images = jnp.stack(list(map(_computed_once, four)), axis=axis)
+    return images.reshape(*images.shape[: axis - 1], -1, *images.shape[axis + 1 :])
 
 
 def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
-    """4 x 4 matrices (squares, features), by the transpose of the result's transform."""
-    rows, height, width, features = y.shape
-    pairs = _computed_once(y).reshape(rows, height // 2, 2, width // 2, 2, features)
+    """6 x 6 matrices (squares, features), by the transpose of the result's transform."""
+    features = y.shape[-1]
 
-    def transform(a: jax.Array, b: jax.Array) -> list[jax.Array]:
-        return [a, a + b, a - b, -b]
+    def transform(results: jax.Array, axis: int) -> list[jax.Array]:
+        a, b, c, d = (lax.slice_in_dim(results, i, None, SQUARE, axis) for i in range(SQUARE))
+        near, far, odd_near, odd_far = a + c / 2, a + 2 * c, NEAR * (b + d / 2), FAR * (b + 2 * d)
+        return [a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, d]
 
-    return [
-        [position.reshape(-1, features) for position in transform(line[:, :, :, 0], line[:, :, :, 1])]
-        for line in transform(pairs[:, :, 0], pairs[:, :, 1])
-    ]
+    lines = map(_computed_once, transform(_computed_once(y), axis=1))
+    return [[position.reshape(-1, features) for position in transform(line, axis=2)] for line in lines]
 
 
 class Conv(nn.Module):
@@ -246,15 +261,40 @@ def _product_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array)
 product.defvjp(_product_forward, _product_backward)
 
 
+@jax.custom_vjp
 def max_pool(x: jax.Array) -> jax.Array:
     """The maximum of every 2 x 2 square; a last odd row or column is dropped.
 
     Height and width are the two axes in the middle.  Written as a reduction over a reshaped array: the gradient
     of a window reduction is very slow on the CPU.
     """
+    return _squares(x).max(axis=(2, 4))
+
+
+def _squares(x: jax.Array) -> jax.Array:
+    """The 2 x 2 squares of images: first axis, height / 2, 2, width / 2, 2, last axis."""
     first, height, width, last = x.shape
-    x = x[:, : height // 2 * 2, : width // 2 * 2]
-    return x.reshape(first, height // 2, 2, width // 2, 2, last).max(axis=(2, 4))
+    return x[:, : height // 2 * 2, : width // 2 * 2].reshape(first, height // 2, 2, width // 2, 2, last)
+
+
+def _max_pool_forward(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    pooled = max_pool(x)
+    return pooled, (x, pooled)
+
+
+def _max_pool_backward(values: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array]:
+    """All that equal the maximum share alike.  So does JAX's gradient, which counts them by a slower reduction."""
+    x, pooled = values
+    squares = _squares(x)
+    number = sum((squares[:, :, i, :, j] == pooled).astype(x.dtype) for i in range(2) for j in range(2))
+    share = _computed_once(cotangent / number)[:, :, None, :, None]
+    to_squares = (squares == pooled[:, :, None, :, None]) * share
+    first, height, width, last = x.shape
+    whole = to_squares.reshape(first, height // 2 * 2, width // 2 * 2, last)
+    return (jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0))),)
+
+
+max_pool.defvjp(_max_pool_forward, _max_pool_backward)
 
 
 def dropout_mask(key: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
