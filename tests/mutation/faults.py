@@ -1331,7 +1331,7 @@ faults(
     ("nodes-too-few-answers-are-enough", "if asked - len(reasons) >= needed or not asked:", "if True:"),
     ("nodes-other-versions-taken", "or answer.speaker.version != speaker().version:", "or False:"),
     ("nodes-waited-for-every-time", "if not pending or (not waited_for and answers):", "if not pending:"),
-    ("nodes-that-come-back-are-strangers", "member.description.name == answer.name for", "False for"),
+    ("nodes-that-come-back-are-strangers", "member.description.name == description.name for", "False for"),
 )
 faults(
     "nodes/node.py",
