@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from clustpsi import FederatedClassifier, load_model
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
+from clustpsi.exact import read_exact_csv
 from helpers import clustpsi
 
 QUICK: dict[str, Any] = {"comm_rounds": 2, "local_epochs": 1, "random_state": 3, "workers": 1}
@@ -63,7 +64,7 @@ def test_it_computes_what_a_run_computes(method: str, tmp_path: Path) -> None:
     for ours, theirs in zip(fitted.model_.deployment.models, ran.deployment.models, strict=True):
         np.testing.assert_array_equal(ours.parameters, theirs.parameters)
     assert fitted.model_.config["content"] == ran.config["content"]
-    pd.testing.assert_frame_equal(fitted.history_, pd.read_csv(folder / "rounds.csv"), check_exact=True)
+    pd.testing.assert_frame_equal(fitted.history_, read_exact_csv(folder / "rounds.csv"), check_exact=True)
     np.testing.assert_array_equal(fitted.predict(X, clients=clients), ran.predict(X, clients))
     np.testing.assert_array_equal(fitted.predict_proba(X, clients=clients), ran.predict_proba(X, clients))
 

@@ -1,7 +1,9 @@
 """Advice: the rule that is given is the one that published runs teach, and it is judged on data it has not seen."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,10 +40,19 @@ def learned_from(cells: pd.DataFrame) -> Learned:
     return learn(cells, METHODS)
 
 
+def rounded(value: Any) -> Any:
+    """Without the last digits of numbers: versions of pandas add them up in different orders."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(each) for each in value]
+    return float(f"{value:.12g}") if isinstance(value, float) else value
+
+
 def test_the_advice_that_is_shipped_is_what_the_published_runs_teach() -> None:
     """After new runs: clustpsi study advice --output src/clustpsi/experiments/advice.json"""
     learned = learn(*find_cells(map(recorded_runs, DATASETS)))
-    assert learned == known()
+    assert rounded(asdict(learned)) == rounded(asdict(known()))
     assert learned.helps, "where no rule helps, docs/report.md must say so"
 
 
