@@ -38,11 +38,16 @@ class Trainer(SGDSerialClientTrainer):
         return super().train(model_parameters, train_loader)
 
 
+def contiguous(task: Task) -> torch.nn.Module:
+    """The model as FedLab can send it: it flattens parameters, which channels last does not allow."""
+    return build(task).to(memory_format=torch.contiguous_format)
+
+
 def main(path: str) -> None:
     gate, task = Gate(), Task.load(path)
-    handler = SyncServerHandler(build(task), MANY, PER_ROUND / task.num_clients)
+    handler = SyncServerHandler(contiguous(task), MANY, PER_ROUND / task.num_clients)
     handler.num_clients = task.num_clients
-    trainer = Trainer(build(task), task.num_clients)
+    trainer = Trainer(contiguous(task), task.num_clients)
     trainer.setup_dataset(Rows(task))
     trainer.setup_optim(EPOCHS, BATCH, LEARNING_RATE)
     rng = np.random.default_rng(0)
