@@ -20,6 +20,7 @@ from pathlib import Path
 os.environ.update(FLWR_TELEMETRY_ENABLED="0", FLWR_DISABLE_UPDATE_CHECK="1")
 
 NODES = 4
+FEWEST_SIMULATED = 3
 
 # The least that a Flower app must be: NumPy alone, nothing loaded that is not needed.
 BARE_APP = """
@@ -257,5 +258,7 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if arguments.what == "deployed":
         deployed(arguments.rounds or 4, arguments.turns)
+    elif arguments.rounds is not None and arguments.rounds < FEWEST_SIMULATED:
+        parser.error(f"simulated needs at least {FEWEST_SIMULATED} rounds: the first and the last do not count")
     else:
         simulated(arguments.rounds or 8)
