@@ -176,6 +176,36 @@ def test_guard_knows_what_chance_makes_of_clients_with_few_labels() -> None:
     assert free.chance_wpsi_ == 0 and (free.labels_ == guarded.labels_).all()
 
 
+def test_clusters_that_cut_through_a_cloud_are_not_made() -> None:
+    """Clients of a Dirichlet draw have no groups, however skewed they are; planted groups are kept, even of few labels."""
+    cloud = dirichlet(60, 0.3, seed=0)
+    rng = np.random.default_rng(1)
+    mixes = rng.dirichlet(np.full(10, 0.5), 4)
+    group = np.arange(60) % 4
+    planted = {size: np.array([rng.multinomial(size, mixes[own]) for own in group]) for size in (20, 1000)}
+    free = PSIClustering(features="signed", smoothing="laplace", random_state=0)
+    clear = clone(free).set_params(min_clarity=0.75)
+
+    assert free.fit(cloud).n_clusters_ > 1 and np.isnan(free.exact_silhouette_)
+    assert clear.fit(cloud).n_clusters_ == 1 and not clear.labels_.any()
+    best = max(clear.silhouette_scores_.values())
+    assert 0 < best < 0.75 * clear.exact_silhouette_
+    assert clear.silhouette_scores_ == free.silhouette_scores_  # what was tried is still there
+    assert clear.predict(cloud[:3]).tolist() == [0, 0, 0]
+
+    for size, counts in planted.items():
+        clear.fit(counts)
+        np.testing.assert_array_equal(clear.labels_, free.fit(counts).labels_)
+        best = clear.silhouette_scores_[clear.n_clusters_]
+        assert clear.exact_silhouette_ == pytest.approx(best, rel=0.1 if size == 1000 else 0.2)
+    assert clear.n_clusters_ == 4 and best > 0.7
+    # The sample of many clients decides as all of them would.
+    many = clone(clear).set_params(sample_size=40)
+    assert many.fit(planted[1000]).n_clusters_ == 4 and many.fit(cloud).n_clusters_ == 1
+    # A number that is asked for is not judged.
+    assert clone(clear).set_params(n_clusters=5).fit(cloud).n_clusters_ == 5
+
+
 def test_fixed_number_is_the_searchs_solution_for_it() -> None:
     counts = dirichlet(40, 0.1, seed=5)
     searched = PSIClustering(random_state=2).fit(counts)

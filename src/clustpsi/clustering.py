@@ -55,6 +55,10 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         With ``"auto"``, keep all clients together when the weighted PSI of the federation exceeds `chance_wpsi_` by
         less than this value; 0.1 is the usual limit of "no significant shift". By default clients are always split, as
         in the paper.
+    min_clarity
+        With ``"auto"``, keep all clients together when the best silhouette is less than this share of
+        `exact_silhouette_`: clients then differ within clusters by more than chance, so that the clusters cut through
+        a cloud. By default the best silhouette always counts, as in the paper.
     sample_size
         With more clients than this, K-means and silhouettes run on a random sample of this size.  All clients then
         join the nearest centre.
@@ -79,6 +83,9 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
     chance_wpsi_ : float
         What it would be, about, if all clients drew their labels from the same mix: the mean of some draws (0 without
         `min_wpsi`, which alone needs it).
+    exact_silhouette_ : float
+        What the best silhouette would be, about, if all clients of a cluster drew their labels from the same mix: the
+        mean of some draws (NaN without `min_clarity`, which alone needs it, and where nothing was tried).
     reference_ : (C,) array
         Label distribution of the federation, with which new clients are compared.
     mean_, scale_ : (n_features,) arrays
@@ -107,6 +114,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         n_init: int = 10,
         max_clusters: int | None = None,
         min_wpsi: float | None = None,
+        min_clarity: float | None = None,
         sample_size: int = 2_000,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -118,6 +126,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         self.n_init = n_init
         self.max_clusters = max_clusters
         self.min_wpsi = min_wpsi
+        self.min_clarity = min_clarity
         self.sample_size = sample_size
         self.random_state = random_state
 
@@ -134,9 +143,10 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         self.mean_, self.scale_ = _mean_and_scale(features)
         features = (features - self.mean_) / self.scale_
 
-        searched = features
+        sample: slice | Labels = slice(None)
         if len(features) > self.sample_size:
-            searched = features[rng.choice(len(features), self.sample_size, replace=False)]
+            sample = rng.choice(len(features), self.sample_size, replace=False)
+        searched = features[sample]
         # Distinct rows come out sorted, so the search does not depend on the order of the clients.
         points, weights = np.unique(searched, axis=0, return_counts=True)
         numbers = self._candidates(len(table))
@@ -159,7 +169,12 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
                 stacklevel=2,
             )
         if chosen in self.silhouette_scores_:
-            self.silhouette_scores_[chosen] = search.silhouette(labels)
+            best = self.silhouette_scores_[chosen] = search.silhouette(labels)
+        self.exact_silhouette_ = np.nan
+        if self.min_clarity and self.n_clusters == "auto" and chosen > 1:
+            self.exact_silhouette_ = self._silhouette_if_exact(table[sample], nearest(searched, self.cluster_centers_))
+            if best < self.min_clarity * self.exact_silhouette_ or self.exact_silhouette_ <= 0:
+                labels, self.cluster_centers_ = _settle(points, weights, np.zeros_like(labels))
         self.labels_: Labels = nearest(features, self.cluster_centers_)
         self.n_clusters_ = len(self.cluster_centers_)
         return self
@@ -256,6 +271,20 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         drawn = [rng.multinomial(sizes, self.reference_) for _ in range(CHANCE_DRAWS)]
         psi = [psi_terms(each, self.smoothing, self.epsilon, self.reference_).sum(axis=1) for each in drawn]
         return float(np.average(np.mean(psi, axis=0), weights=sizes))
+
+    def _silhouette_if_exact(self, counts: NDArray[np.int64], labels: Labels) -> float:
+        """The silhouette of clients of these sizes who draw their labels from their clusters' mixes."""
+        from sklearn.metrics import silhouette_score  # here, because it takes its time to load
+
+        rng = np.random.default_rng(0)  # of its own, as above
+        mixes = np.array([counts[labels == own].sum(axis=0) for own in range(labels.max() + 1)], np.float64)
+        mixes /= mixes.sum(axis=1, keepdims=True)
+        silhouettes = []
+        for _ in range(CHANCE_DRAWS):
+            drawn = rng.multinomial(counts.sum(axis=1), mixes[labels])
+            features, _ = psi_features(drawn, self.features, self.smoothing, self.epsilon, self.reference_)
+            silhouettes.append(silhouette_score((features - self.mean_) / self.scale_, labels))
+        return float(np.mean(silhouettes))
 
 
 def _settle(points: Floats, weights: NDArray[np.int64], labels: Labels) -> tuple[Labels, Floats]:

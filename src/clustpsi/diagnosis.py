@@ -99,6 +99,13 @@ class Diagnosis:
     def cautions(self) -> list[str]:
         """What speaks against taking the clusters at face value, a sentence each."""
         found = []
+        if not np.isnan(exact := self.clustering.exact_silhouette_) and self.clustering.n_clusters_ == 1:
+            scores = self.clustering.silhouette_scores_
+            tau = max(scores, key=lambda j: scores[j])
+            found.append(
+                f"there are no clear groups: {tau} clusters have the best silhouette, {scores[tau]:.2f}, and it would be "
+                f"about {exact:.2f} if all clients of a cluster had the same label mix"
+            )
         score = self.clustering.silhouette_scores_.get(self.clustering.n_clusters_)
         if score is not None and score < WEAK:
             found.append(
@@ -122,6 +129,7 @@ class Diagnosis:
         """What PSI and clusters were made with."""
         own = self.clustering
         together = f", all clients together below a WPSI of {own.min_wpsi:g} above chance" if own.min_wpsi else ""
+        together += " or without clear groups" if own.min_clarity else ""
         return f"preset {self.preset}: {own.features} features, {own.smoothing} smoothing{together}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -173,7 +181,7 @@ def diagnose(
         For a table: as in :func:`clustpsi.from_table`.
     preset
         Of PSI and of the clustering: "robust" (signed roots of the PSI terms, Laplace's smoothing, no clusters below a
-        WPSI of 0.1 above chance) or "paper" (PSI terms, smoothing by 1e-6, always clusters).
+        WPSI of 0.1 above chance or without clear groups) or "paper" (PSI terms, smoothing by 1e-6, always clusters).
     clustering
         Parameters of :class:`clustpsi.PSIClustering`, which count more than the preset.
 

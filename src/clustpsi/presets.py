@@ -5,11 +5,12 @@ from types import MappingProxyType
 from typing import Any
 
 #: What :class:`clustpsi.PSIClustering` is given.  ``robust``: descriptors that tell too much of a class from too
-#: little, smoothing that knows how few labels a client has, and no clusters where there is no significant shift.
+#: little, smoothing that knows how few labels a client has, and no clusters where there is no significant shift or
+#: where clients differ within clusters by much more than chance.
 CLUSTERING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "paper": {},
-        "robust": {"features": "signed", "smoothing": "laplace", "min_wpsi": 0.1},
+        "robust": {"features": "signed", "smoothing": "laplace", "min_wpsi": 0.1, "min_clarity": 0.75},
     }
 )
 

@@ -158,7 +158,7 @@ def test_a_preset_sets_what_is_not_said_otherwise(capsys: pytest.CaptureFixture[
     from clustpsi.methods import make_method
 
     robust = {"preset": "robust"}
-    values = "psi_features=signed:psi_smoothing=laplace"
+    values = "psi_features=signed:psi_smoothing=laplace:min_clarity=0.75"
     fedavg, clust = chosen_methods("fedavg,clust_psi_pfl", robust)
     assert fedavg == "fedavg"
     assert make_method(clust) == make_method(f"clust_psi_pfl:{values}:min_wpsi=0.1:inner=prior_pfl")

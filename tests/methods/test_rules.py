@@ -796,12 +796,12 @@ def test_clust_psi_pfl_hands_all_its_parameters_to_the_clustering(monkeypatch: p
     monkeypatch.setattr(clustering, "PSIClustering", Watched)
     counts = np.random.default_rng(0).integers(1, 9, (6, 3))
     setting = make_setting([9] * 6, num_classes=3)
-    options = "psi_features=signed:psi_smoothing=laplace:psi_epsilon=0.02:min_wpsi=0.3"
+    options = "psi_features=signed:psi_smoothing=laplace:psi_epsilon=0.02:min_wpsi=0.3:min_clarity=0.2"
     for tau in (None, 2):
         spec = f"clust_psi_pfl:{options}" + (f":tau_clusters={tau}" if tau else "")
         play(make_method(spec), setting, Server(counts=counts), 0)
         expected = {"features": "signed", "smoothing": "laplace", "epsilon": 0.02, "min_wpsi": 0.3, "random_state": 7}
-        expected |= {"n_clusters": tau or "auto", "counts": counts.tolist()}
+        expected |= {"min_clarity": 0.2, "n_clusters": tau or "auto", "counts": counts.tolist()}
         assert {key: asked[-1][key] for key in expected} == expected
 
 

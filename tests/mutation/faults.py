@@ -290,6 +290,7 @@ faults(
     ("clust-seed-ignored", "random_state=setting.seed", "random_state=0"),
     ("clust-smoothing-ignored", "smoothing=self.psi_smoothing", 'smoothing="additive"'),
     ("clust-guard-ignored", "min_wpsi=self.min_wpsi", "min_wpsi=0.0"),
+    ("clust-clear-groups-ignored", "min_clarity=self.min_clarity", "min_clarity=0.0"),
     ("clust-features-ignored", "features=self.psi_features", 'features="psi"'),
     ("clust-first-clusters-model-for-all", "joined(inner, cluster)", "joined(inner[:1] * len(inner), cluster * 0)"),
     (
@@ -836,6 +837,8 @@ faults(
         "features = features - self.mean_",
     ),
     ("clustering-guard-inclusive", "self.wpsi_ < self.chance", "self.wpsi_ > self.chance"),
+    ("clustering-unclear-groups-kept", "best < self.min_clarity", "best < 0 * self.min_clarity"),
+    ("clustering-clarity-of-one-mix", "mixes[labels])", "mixes[0 * labels])"),
     ("clustering-wpsi-unweighted", "np.average(self.psi_, weights=table.sum(axis=1))", "np.average(self.psi_)"),
     (
         "clustering-as-many-as-clients",

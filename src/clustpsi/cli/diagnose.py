@@ -46,7 +46,7 @@ def command(
         str,
         typer.Option(
             help="Values of the options below: robust (signed, laplace, all clients together below a WPSI of 0.1 above "
-            "chance) or paper (psi, additive, always clusters)."
+            "chance or without clear groups) or paper (psi, additive, always clusters)."
         ),
     ] = DEFAULT_CLUSTERING,
     psi_features: Annotated[

@@ -36,6 +36,7 @@ class ClustPSIPFL(Method):
             "psi_features": CLUSTERING["robust"]["features"],
             "psi_smoothing": CLUSTERING["robust"]["smoothing"],
             "min_wpsi": CLUSTERING["robust"]["min_wpsi"],
+            "min_clarity": CLUSTERING["robust"]["min_clarity"],
             "inner": "prior_pfl",
         }
     }
@@ -54,6 +55,11 @@ class ClustPSIPFL(Method):
     )
     min_wpsi: float = option(
         0.0, "with less WPSI than this above chance all clients stay together (0.1: 'no significant shift')", least=0
+    )
+    min_clarity: float = option(
+        0.0,
+        "with a best silhouette of less than this share of what exact groups would have, all clients stay together",
+        least=0,
     )
     inner: SingleModel = field(
         default_factory=FedAvg, metadata={"help": "single-model method that runs inside each cluster"}
@@ -74,6 +80,7 @@ class ClustPSIPFL(Method):
             epsilon=self.psi_epsilon,
             search=self.psi_search,  # type: ignore[arg-type]  # likewise
             min_wpsi=self.min_wpsi,
+            min_clarity=self.min_clarity,
             random_state=setting.seed,
         ).fit(counts)
         cluster = clustering.labels_.astype(np.int64)

@@ -58,9 +58,10 @@ def skew_answer(found: Diagnosis) -> tuple[str, str]:
     first = f"They {SHIFT[band(wpsi)]}: WPSI is {wpsi:.3g}{drives}."
     tau = found.clustering.n_clusters_
     score = found.clustering.silhouette_scores_.get(tau)
-    if tau == 1:
-        return first, "No way to split the clients into clusters was found, so they stay together."
     cautions = found.cautions()
+    if tau == 1:
+        why = f", because {cautions[0]}" if cautions else ": no way to split them into clusters was found"
+        return first, f"The clients stay together{why}."
     told = "" if score is None or score < WEAK else f" with a silhouette of {score:.2f}"  # a weak one is a caution
     doubt = f", but {cautions[0]}" if cautions else ""
     return first, f"The clients form {counted(tau, 'cluster')}{told}{doubt}."
