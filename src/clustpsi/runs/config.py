@@ -57,7 +57,7 @@ class Config:
         None, "merge classes with fewer samples than this into one, called other, for a file", least=2
     )
     sep: str | None = option(
-        None, "what separates the cells of a CSV file: a character, tab or space (default: detected)"
+        None, "separator of the cells of a CSV file: a character, tab or space (default: detected)"
     )
     no_header: bool = option(False, "the first line of a CSV file is data: its columns are called 0, 1, 2, ...")
     partitioner: str | None = option(
@@ -86,7 +86,7 @@ class Config:
     validation: bool = option(False, "score on a fifth of the clients' training data instead of their test data")
     model: str | None = option(None, "name of the model (default: the data set's own)")
     word_vectors: str | None = option(
-        None, "file of word vectors (GloVe's text format) for models of text; they are not trained"
+        None, "file of word vectors (GloVe's text format) for text models; they are not trained"
     )
     start_from: str | None = option(
         None,
@@ -105,15 +105,15 @@ class Config:
     )
     dp_epsilon: float | None = option(
         None,
-        "privacy budget of every client's label counts and summaries: noise is added to them (default: none)",
+        "privacy budget: every client adds noise to its label counts and summaries (default: no noise)",
         above=0,
     )
     min_count: int | None = option(
-        None, "clients keep counts below this to themselves: 0 is told instead (default: all are told)", least=2
+        None, "clients report counts below this as 0 (default: they report all counts)", least=2
     )
     eval_clients: int | None = option(
         None,
-        f"score this many clients, drawn by the seed (default: all, or {SCORED_CLIENTS:,} where there are more)",
+        f"score this many clients, drawn by the seed (default: all, but at most {SCORED_CLIENTS:,})",
         least=1,
         most=10_000_000,
     )
