@@ -131,9 +131,8 @@ class Library:
     def _spread(self, settings: Settings) -> Clients:
         dataset = self.dataset(settings)
         if settings.partitioner == "natural" and dataset.client_ids is not None:
-            _check_number(
-                int((np.bincount(dataset.client_ids.codes) >= 2).sum())
-            )  # checked first: many clients take long
+            # Before the federation is built, which takes long for many clients.
+            _check_number(int((np.bincount(dataset.client_ids.codes) >= 2).sum()))
         federation = build_federation(
             dataset, settings.partitioner, settings.non_iid_param, settings.num_clients, settings.seed
         )
