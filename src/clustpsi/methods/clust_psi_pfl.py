@@ -53,7 +53,7 @@ class ClustPSIPFL(Method):
         choices=("best", "plain"),
     )
     min_wpsi: float = option(
-        0.0, "with less WPSI than this above chance all clients stay together (0.1: 'no significant shift')", least=0
+        0.0, "all clients stay together if WPSI is less than this above chance (0.1: 'no significant shift')", least=0
     )
     inner: SingleModel = field(
         default_factory=FedAvg, metadata={"help": "single-model method that runs inside each cluster"}
