@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -41,3 +42,23 @@ def test_notebooks_run_and_show_what_their_text_says(name: str, shown: list[str]
     assert [output.text for output in outputs if output.get("name") == "stderr"] == []  # no warning for the reader
     for text in shown:
         assert text in str(outputs)
+
+
+def test_the_architecture_page_shows_every_layer_and_module_where_it_is() -> None:
+    source = ROOT / "src" / "clustpsi"
+    rows = re.findall(r"^\| (`.+?`) \| (.+) \|$", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    shown: list[str] = []
+    for layer, job in rows:
+        package = layer.strip("`/") if "/" in layer else "."
+        named = re.findall(r"`([a-z_]+\.py)`", layer + job)
+        there = {path.name for path in (source / package).glob("*.py")} - {"__init__.py", "__main__.py"}
+        assert set(named) <= there, f"{layer} names modules that are not there"
+        if package != "." and "one file each" not in job and "per file" not in job:
+            assert set(named) == there, f"{layer} lacks modules"
+        shown += [package] if package != "." else [name.removesuffix(".py") for name in named]
+    assert len(shown) == len(set(shown))
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    height = {name: i for i, level in enumerate(contracts[0]["layers"]) for name in re.findall(r"\w+", level)}
+    assert set(shown) == set(height)
+    tops = [min(height[each] for each in re.findall(r"[a-z_]+", layer) if each in height) for layer, _ in rows]
+    assert tops == sorted(tops), "rows are in the order of the layers"

@@ -1,14 +1,20 @@
 """The command line: what users type, and what they get back when they mistype."""
 
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from clustpsi.cli import run
+from clustpsi.cli.app import program
+from clustpsi.methods import method_types
 from helpers import clustpsi
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +119,28 @@ def test_an_output_that_is_a_file_is_refused(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "taken").write_text("")
     assert clustpsi("run", *QUICK, "--output", str(tmp_path / "taken")) == 2
     assert "is a file: runs need a folder" in capsys.readouterr().err
+
+
+def _commands(command: Any) -> Iterator[Any]:
+    yield command
+    for each in getattr(command, "commands", {}).values():
+        yield from _commands(each)
+
+
+def test_every_argument_and_option_has_a_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in _commands(program()):
+        for parameter in command.params:
+            assert parameter.help, f"{command.name} {parameter.name}"
+    assert clustpsi("export", "--help") == 0
+    assert "'clustpsi[onnx]'" in capsys.readouterr().out, "brackets are not markup"
+
+
+def test_the_help_of_run_names_the_methods_that_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = inspect.signature(run.command).parameters["agg_method"].default
+    titles = ["local training" if name == "local" else method_types()[name].title for name in asked.split(",")]
+    assert clustpsi("run", "--help") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"Without options: {', '.join(titles[:-1])} and {titles[-1]} on scikit-learn's digits" in said
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

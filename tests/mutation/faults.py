@@ -966,7 +966,7 @@ faults(
         "generator(self.config.seed, Stream.SAMPLING, t)",
         "generator(0, Stream.SAMPLING, t)",
     ),
-    ("run-charges-what-was-before", "self.server.take_ledger()  # what", "pass  # what"),
+    ("run-charges-what-was-before", "self.server.take_ledger()  # drops", "pass  # drops"),
     ("run-last-round-not-evaluated", "or t == self.config.comm_rounds", ""),
     (
         "run-repeats-the-last-round",

@@ -1,6 +1,6 @@
 """The command line: ``clustpsi COMMAND``.
 
-Nothing that takes time is imported here, so that Ctrl-C gives one sentence even while the commands load.
+This module imports nothing slow, so that Ctrl-C gives one sentence even while the commands load.
 """
 
 import io
@@ -13,10 +13,10 @@ from clustpsi.errors import ClustPSIError, ClustPSIWarning
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a user's mistake gives one sentence and exit code 2, never a traceback."""
+    """Run the command line; a mistake of the user gives one sentence and exit code 2, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # ± on a terminal that only knows ASCII is no error
+            stream.reconfigure(errors="backslashreplace")  # ± must not fail on a terminal that only knows ASCII
     try:
         with stoppable():
             _run(arguments)
@@ -38,7 +38,7 @@ def _run(arguments: list[str] | None) -> None:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        """A warning as one line, without its place in the code, which is of no use here."""
+        """Print a warning as one line, without its place in the code, which does not help a user."""
         print(f"note: {printable(str(message))}", file=sys.stderr)
 
     warnings.simplefilter("once", ClustPSIWarning)

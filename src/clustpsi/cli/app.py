@@ -66,5 +66,5 @@ app.add_typer(data.app, name="data")
 
 @cache
 def program() -> Any:
-    """All commands, ready to be called; Typer would put their hundreds of options together anew for every call."""
+    """All commands, built once: Typer would build their hundreds of options again for every call."""
     return typer.main.get_command(app)

@@ -23,7 +23,7 @@ app = typer.Typer(help="List, get and check data sets.")
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", envvar="CLUSTPSI_DATA", help="Folder of the data sets.", show_default="in the user's cache"
+        "--data-dir", envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"
     ),
 ]
 
@@ -35,7 +35,7 @@ def table(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """List the data sets: present or not, rows, classes, size, licence, source."""
-    context.obj = data_dir  # the option may stand before the sub-command as well as after it
+    context.obj = data_dir  # the option may come before or after the sub-command
     if context.invoked_subcommand is not None:
         return
     folder = data_folder(data_dir)
@@ -118,11 +118,11 @@ def check(
     context: typer.Context,
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Data sets.", show_default="those that are there", autocompletion=complete_datasets),
+        typer.Argument(help="Data sets.", show_default="those present", autocompletion=complete_datasets),
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Read data sets again from their files and check their content as far as it is known."""
+    """Read data sets again from their files, and check the content of those whose content is known."""
     from clustpsi.datasets.verify import verify
 
     folder = data_folder(data_dir or context.obj)

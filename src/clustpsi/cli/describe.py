@@ -1,4 +1,4 @@
-"""``clustpsi describe``: what is in a saved model, in a screenful."""
+"""``clustpsi describe``: the contents of a saved model on one screen."""
 
 import json
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from clustpsi.printing import console, counted, printable
 if TYPE_CHECKING:
     from clustpsi.saved.model import SavedModel
 
-SHOWN = 8  # names of a list
+SHOWN = 8  # names shown of a list
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="Saved model: model.safetensors, or the folder of a run that has one.")],
+    model: Annotated[Path, typer.Argument(help="Saved model: model.safetensors, or the folder of a run with one.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print everything but the models as JSON.")] = False,
 ) -> None:
-    """Say what a saved model can do: classes, clients, features, network, models, and how new clients are served."""
+    """Describe a saved model: classes, clients, features, network, models, and what new clients use."""
     from clustpsi.saved.file import load_model
 
     saved = load_model(model)
@@ -32,7 +32,7 @@ def command(
 
 
 def as_dict(model: "SavedModel") -> dict[str, Any]:
-    """What is in a saved model, as plain data."""
+    """The contents of a saved model, as plain data."""
     network = model.architecture.network
     clusters = None if model.clusters is None else model.clusters.tolist()
     return {
@@ -67,7 +67,7 @@ def as_dict(model: "SavedModel") -> dict[str, Any]:
 
 
 def newcomers_in_words(model: "SavedModel") -> str:
-    """How clients are served that were not in the federation."""
+    """What clients that were not in the federation use."""
     newcomers = model.newcomers
     said = "the model of all"
     if newcomers.centres is not None and len(newcomers.models) > 1:
@@ -120,7 +120,7 @@ def _trained(model: "SavedModel") -> str:
 
 
 def _rows(model: "SavedModel", features: dict[str, Any]) -> str:
-    """What rows must have."""
+    """What rows must contain."""
     if features["kind"] == "table":
         numbers, categories = ([each[0] for each in features[key]] for key in ("numbers", "categories"))
         kinds = {"numbers": numbers, "categories": categories}

@@ -1,4 +1,4 @@
-"""``clustpsi diagnose``: how skewed is a federation, and which clients belong together?"""
+"""``clustpsi diagnose``: how skewed a federation is, and which clients belong together."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STYLE = {"none": "green", "moderate": "yellow", "major": "red"}
 SHIFT = {"none": "no significant shift", "moderate": "moderate shift", "major": "major shift"}
-READING = ("drop", "drop_unlabelled", "min_class", "sep", "no_header")  # options that run has as well
+READING = ("drop", "drop_unlabelled", "min_class", "sep", "no_header")  # options that `clustpsi run` has too
 SHOWN = 50  # clients in the terminal; --json has them all
 
 
@@ -36,7 +36,7 @@ def command(
             help="Table of label counts, one row per client; or, with --label and --client, one row per sample."
         ),
     ],
-    label: Annotated[str | None, typer.Option(help="Column with the label, where each row is a sample.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column with the label, if each row is a sample.")] = None,
     client: Annotated[str | None, typer.Option(help="Column that names the client.")] = None,
     tau_clusters: Annotated[
         int | None,
@@ -45,8 +45,8 @@ def command(
     preset: Annotated[
         str,
         typer.Option(
-            help="Values of the options below: robust (signed, laplace, all clients together below a WPSI of 0.1 above "
-            "chance or without clear groups) or paper (psi, additive, always clusters)."
+            help="Defaults of the options below: robust (signed, laplace, and one cluster if WPSI is less than 0.1 "
+            "above chance or there are no clear groups) or paper (psi, additive, always clusters)."
         ),
     ] = DEFAULT_CLUSTERING,
     psi_features: Annotated[
@@ -65,7 +65,7 @@ def command(
             help="K-means solution: best (best silhouette within 2 % of the lowest inertia) or plain (the paper's)."
         ),
     ] = "best",
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of K-means++.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of K-means++.")] = 0,
     report: Report = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,

@@ -1,4 +1,4 @@
-"""``clustpsi explore``: a page on this machine to look at federations and to train on them."""
+"""``clustpsi explore``: a local web page to look at federations and to train on them."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,18 +15,18 @@ from clustpsi.printing import printable
 
 def command(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of this machine to serve the page at; 0: any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port of this machine for the page; 0: any free one.")
     ] = 8050,
     output: Annotated[
-        Path, typer.Option(help="Folder for the runs that the page starts and for tables that are dropped on it.")
+        Path, typer.Option(help="Folder for the runs that the page starts, and for tables dropped on it.")
     ] = Path("explorer"),
     data_dir: DataDir = None,
     browser: Annotated[bool, typer.Option("--browser", help="Open the page in the browser.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Serve a page, for this machine only, that shows label skew and clusters as one moves controls, and trains.
+    """Serve an interactive page on this machine only: it shows label skew and clusters, and trains.
 
-    Open the address that it prints. Ctrl-C ends it, and the training that is under way; what is finished is kept.
+    Open the address that it prints. Ctrl-C ends the page and its training; finished runs are kept.
     """
     if find_spec("dash") is None:
         raise ClustPSIError("the explorer needs Dash: install it with pip install 'clustpsi[explore]'")

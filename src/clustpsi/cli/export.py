@@ -15,10 +15,8 @@ class Format(StrEnum):
 
 
 def command(
-    model: Annotated[
-        Path, typer.Argument(help="A saved model (model.safetensors), or the folder of a run that has one.")
-    ],
-    format: Annotated[Format, typer.Option(help="What to write; onnx needs the extra: pip install 'clustpsi[onnx]'.")],
+    model: Annotated[Path, typer.Argument(help="Saved model: model.safetensors, or the folder of a run with one.")],
+    format: Annotated[Format, typer.Option(help=r"What to write; onnx needs pip install 'clustpsi\[onnx]'.")],
     output: Annotated[
         Path | None, typer.Option(help="Folder for the files.", show_default="onnx, beside the saved model")
     ] = None,
@@ -28,7 +26,7 @@ def command(
 
     model.json has the classes, how rows become features, and which file and label prior each client uses.
     """
-    # Here, because JAX takes its time to load.
+    # Imported here because JAX is slow to load.
     from clustpsi.saved.file import load_model
     from clustpsi.saved.onnx_export import export_onnx
 

@@ -1,4 +1,4 @@
-"""``clustpsi federation``: a real federation on Flower, on this machine or on many."""
+"""``clustpsi federation``: a real federation on Flower, on one machine or on many."""
 
 import json
 import os
@@ -16,28 +16,33 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.printing import console, print_table, printable
 from clustpsi.runs.config import Config
 
-app = typer.Typer(no_args_is_help=True, help="Train over real nodes with Flower: on this machine, or on many.")
+app = typer.Typer(no_args_is_help=True, help="Train on real nodes with Flower: on this machine, or on many.")
 
 SETTINGS = {each.name for each in fields(Config)}
-PLACE = "{n}"  # of a node's number in the name of its file
+PLACE = "{n}"  # stands for a node's number in the name of its file
 
-Nodes = Annotated[int, typer.Option(min=1, max=10_000, help="How many nodes must be there.")]
-Output = Annotated[Path, typer.Option(help="Folder for the runs, one folder each, where the server runs.")]
+Nodes = Annotated[int, typer.Option(min=1, max=10_000, help="How many nodes the run needs.")]
+Output = Annotated[Path, typer.Option(help="Folder for the runs, on the server's machine; one folder each.")]
 Classes = Annotated[
     str | None, typer.Option(help="All classes, comma-separated.", show_default="those that the nodes have")
 ]
 Connect = Annotated[float, typer.Option(help="Seconds to wait for the nodes before the first round.")]
-Deadline = Annotated[float, typer.Option(help="Seconds in which nodes must answer; whoever does not is left out.")]
-MinAnswers = Annotated[float, typer.Option(help="The least share of the nodes asked that must answer.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with runs that were stopped.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Compute again what is there already.")]
-SaveModels = Annotated[bool, typer.Option("--save-models", help="Keep the final models (models.npz).")]
+Deadline = Annotated[float, typer.Option(help="Seconds within which nodes must answer; late ones are left out.")]
+MinAnswers = Annotated[float, typer.Option(help="Smallest share of the asked nodes that must answer.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue runs that were stopped.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Compute finished runs again.")]
+SaveModels = Annotated[
+    bool,
+    typer.Option("--save-models", help="Save the final models: model.safetensors or, with --client, models.npz."),
+]
 Client = Annotated[
     Path | None,
     typer.Option(help="Python file whose `app` is a ClientApp with a model of its own.", show_default="clustpsi's"),
 ]
 SuperLink = Annotated[str, typer.Option(help="Address of the SuperLink, host:port.")]
-Roots = Annotated[Path | None, typer.Option(help="Certificate of whoever signed the SuperLink's certificate.")]
+Roots = Annotated[
+    Path | None, typer.Option(help="Certificate of the authority that signed the SuperLink's certificate.")
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS: for a SuperLink on this machine only.")]
 
 
@@ -47,14 +52,14 @@ def up(
     data: Annotated[
         str | None,
         typer.Option(
-            help=f"File of every node, with {PLACE} where its number stands, from 1 or 0 on (site-{PLACE}.csv); "
-            "without it the nodes share --dataset."
+            help=f"Files of the nodes; {PLACE} stands for the node's number, from 0 or 1 on (site-{PLACE}.csv). "
+            "Without it the nodes share --dataset, a named data set."
         ),
     ] = None,
     agg_method: Methods = "clust_psi_pfl",
     output: Output = Path("runs"),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of the SuperLink, on this machine; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port of the SuperLink on this machine; 0: any free one.")
     ] = 0,
     client: Client = None,
     classes: Classes = None,
@@ -74,7 +79,7 @@ def up(
 ) -> None:
     """Start a SuperLink and nodes on this machine, run, and clean up.
 
-    Everything listens on the loopback address only and ends with this command, whatever ends it.
+    All processes listen on the loopback address only, and end with this command, however it ends.
     """
     told = notes(quiet)
     base, files = _chosen_data(options, data, nodes)
@@ -88,7 +93,7 @@ def up(
     from clustpsi.flower import check_installed
 
     check_installed()
-    # Here, because Flower, pandas and JAX take their time to load.
+    # Imported here because Flower, pandas and JAX are slow to load.
     from clustpsi.cli.run import ALWAYS, Watcher, constant_rows, remarks, summary_row, summary_table
     from clustpsi.flower.deployment import Federation
     from clustpsi.flower.settings import Settings
@@ -156,10 +161,10 @@ def superlink(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
     certificate: Annotated[Path | None, typer.Option(help="The SuperLink's certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")] = None,
-    ca: Annotated[Path | None, typer.Option(help="Certificate of whoever signed it (PEM).")] = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificate of the authority that signed it (PEM).")] = None,
     insecure: Insecure = False,
 ) -> None:
-    """Start Flower's SuperLink, which nodes connect to: with TLS, and for registered nodes only."""
+    """Start Flower's SuperLink, to which nodes connect: with TLS, and for registered nodes only."""
     from clustpsi.flower import check_installed
 
     check_installed()
@@ -176,13 +181,13 @@ def superlink(
 def node(
     superlink: SuperLink,
     data: Annotated[Path | None, typer.Option(help="File with this node's rows.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the client.", show_default="the file's name")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the client.", show_default="the file's name")] = None,
     label: Annotated[str | None, typer.Option(help="Column to predict.", show_default="the run's")] = None,
-    text: Annotated[str | None, typer.Option(help="Columns of running text.", show_default="the run's")] = None,
+    text: Annotated[str | None, typer.Option(help="Columns of free text.", show_default="the run's")] = None,
     drop: Annotated[str | None, typer.Option(help="Columns not to use.", show_default="the run's")] = None,
-    sep: Annotated[str | None, typer.Option(help="What separates cells.", show_default="the run's")] = None,
+    sep: Annotated[str | None, typer.Option(help="Separator of cells.", show_default="the run's")] = None,
     partition_id: Annotated[
-        int | None, typer.Option(min=0, help="Instead of a file: which part of the run's data set it has.")
+        int | None, typer.Option(min=0, help="Instead of a file: which part of the run's data set this node has.")
     ] = None,
     num_partitions: Annotated[int | None, typer.Option(min=2, help="How many parts there are.")] = None,
     data_dir: Annotated[
@@ -196,7 +201,7 @@ def node(
     insecure: Insecure = False,
     quiet: Quiet = False,
 ) -> None:
-    """Serve as a node of a federation until stopped: rows stay here, label counts, summaries and models leave.
+    """Serve as a node of a federation until stopped. Rows stay here; label counts, summaries and models leave.
 
     A SuperNode of Flower carries the messages; this process keeps the rows and compiled programs.
     """
@@ -236,7 +241,7 @@ def register(
     root_certificates: Roots = None,
     insecure: Insecure = False,
 ) -> None:
-    """Register nodes at a SuperLink by their public keys: others are refused."""
+    """Register nodes at a SuperLink by their public keys; it refuses all others."""
     _check_tls(root_certificates, insecure)
 
     from clustpsi.flower import check_installed
@@ -268,7 +273,7 @@ def submit(
     insecure: Insecure = False,
     **options: Any,
 ) -> None:
-    """Hand a run over to a SuperLink and show its log until it ends; the results lie where the SuperLink runs."""
+    """Submit a run to a SuperLink and show its log until it ends; the results are on the SuperLink's machine."""
     import tempfile
 
     _check_tls(root_certificates, insecure)
@@ -299,7 +304,7 @@ with_options(submit, [*config_options("agg_method", "client", "min_class", "star
 
 @app.command("app")
 def write(
-    folder: Annotated[Path, typer.Argument(help="Where to write it.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the app.")],
     nodes: Nodes = 2,
     agg_method: Annotated[str, typer.Option(help="The method, as name or name:parameter=value:...")] = "clust_psi_pfl",
     output: Output = Path("runs"),
@@ -313,7 +318,7 @@ def write(
     client: Client = None,
     **options: Any,
 ) -> None:
-    """Write the Flower app of a run, for ``flwr run``: its settings are the app's run configuration."""
+    """Write the Flower app of a run, for Flower's own command flwr run: the settings are its run configuration."""
     patience = _patience(connect, deadline, min_answers)
     settings = _settings(options, agg_method, nodes, output, classes, patience, resume, fresh, save_models)
 
@@ -359,7 +364,7 @@ def _settings(
 def _configs(base: dict[str, Any], agg_method: str, options: dict[str, Any], clients: int | None) -> list[Config]:
     settings = {key: value for key, value in base.items() if key in SETTINGS and key != "num_clients"}
     if settings.get("label") is not None and not is_file_name(str(settings["dataset"])):
-        settings["dataset"] = "nodes.csv"  # what stands for the nodes' files in the run's name
+        settings["dataset"] = "nodes.csv"  # stands for the nodes' files in the run's name
     if is_file_name(str(settings["dataset"])):
         settings |= {"partitioner": "natural", "non_iid_param": None}
     natural = settings.get("partitioner") == "natural"
@@ -369,7 +374,7 @@ def _configs(base: dict[str, Any], agg_method: str, options: dict[str, Any], cli
 
 
 def _chosen_data(options: dict[str, Any], data: str | None, nodes: int | None) -> tuple[dict[str, Any], list[Path]]:
-    """The run's settings about data, and the files of the nodes, if they have any."""
+    """The run's settings of data, and the files of the nodes, if they have any."""
     if data is None:
         if is_file_name(str(options.get("dataset"))):
             raise ClustPSIError("the nodes share --dataset, which must be a named one: give files of nodes with --data")
@@ -391,7 +396,7 @@ def _chosen_data(options: dict[str, Any], data: str | None, nodes: int | None) -
 
 
 def _settled(configs: list[Config], data_dir: Path | None, number: int) -> list[Config]:
-    """The runs with a partition that exists, and nodes that are as many as its clients."""
+    """The runs with a partition that exists and that has as many clients as there are nodes."""
     from clustpsi.runs.sources import Sources, settled
 
     data = Sources(data_dir).load(configs[0])

@@ -1,4 +1,4 @@
-"""``clustpsi figure``: figures, the paper's and others, as PDF, SVG or PNG."""
+"""``clustpsi figure``: the paper's figures and others, as PDF, SVG or PNG."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from clustpsi.runs.config import Config
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="Which figure; without a name, they are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Which figure; without a name, all are listed.")] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Data set.", show_default="digits; for runs, the only one in the store")
     ] = None,
@@ -30,12 +30,12 @@ def command(
     score: Annotated[
         str | None,
         typer.Option(
-            help="What rounds and accuracy-... show: a column of rounds.csv, such as ad, worst10 or loss.",
+            help="What the figures rounds and accuracy-... show: a column of rounds.csv, such as ad, worst10 or loss.",
             show_default="global_accuracy",
         ),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help="Folder of a study, for the importances.", show_default="study")
+        Path | None, typer.Option(help="Folder of a study, for the figure of importances.", show_default="study")
     ] = None,
     num_clients: Annotated[
         str | None, typer.Option(help="Numbers of clients, comma-separated.", show_default="the figure's own")
@@ -50,13 +50,16 @@ def command(
         str | None, typer.Option(help="Seeds, comma-separated.", show_default="42,0,1,2,3; for runs, all")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="File: .pdf, .svg or .png; its data goes beside it.", show_default="NAME.pdf")
+        Path | None,
+        typer.Option(
+            help="File: .pdf, .svg or .png; a CSV with its data is written beside it.", show_default="NAME.pdf"
+        ),
     ] = None,
     quiet: Quiet = False,
     **reading: Any,
 ) -> None:
     """Draw a figure, and write its data beside it as CSV."""
-    from clustpsi.report import figures  # here, because --help needs neither SciPy nor scikit-learn
+    from clustpsi.report import figures  # imported here: --help needs neither SciPy nor scikit-learn
     from clustpsi.runs.frame import parse_filters
 
     told = notes(quiet)

@@ -12,7 +12,7 @@ Where = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SETTING=VALUE,...",
-        help="Only runs in which a setting has one of these values (none: no value); once per setting.",
+        help="Only runs whose setting has one of these values (none: no value); repeatable, once per setting.",
     ),
 ]
 

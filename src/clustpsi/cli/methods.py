@@ -38,7 +38,7 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.
 
 
 def _in_words(kind: type[Method], key: str) -> str:
-    """What a parameter's help says about its default."""
+    """The default of a parameter, in the words of its help."""
     text: str = kind.__dataclass_fields__[key].metadata["help"]
     return text.partition("(default: ")[2].rpartition(")")[0]
 

@@ -13,7 +13,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no prog
 
 
 def notes(quiet: bool) -> Console:
-    """Where notes and progress go."""
+    """The console for notes and progress."""
     shown = console(stderr=True)
     shown.quiet = quiet
     if quiet:

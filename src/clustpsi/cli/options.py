@@ -1,4 +1,4 @@
-"""Command-line options, made from the dataclasses that define them, so that each is defined once."""
+"""Command-line options, made from the dataclasses that define them: each option is defined only once."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from clustpsi.methods.base import Method, bounds
 from clustpsi.runs.config import Config
 
 METHOD_PANEL = "Parameters of methods"
-PAPER = "paper"  # the preset that the defaults are
+PAPER = "paper"  # the preset with the default values
 MOST_WORKERS = 1024
 
 
@@ -39,18 +39,18 @@ complete_methods = completing(method_types())
 Methods = Annotated[
     str,
     typer.Option(
-        help="Methods, comma-separated, each as name or name:parameter=value:...; or all. A value here counts more "
-        "than the same parameter as an option.",
+        help="Methods, comma-separated, each as name or name:parameter=value:...; or all. A value here overrides the "
+        "option for the same parameter.",
         autocompletion=complete_methods,
     ),
 ]
 
 
 def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
-    """Give a command that takes ``**options`` these options in addition to its own.
+    """Add these options to a command that takes ``**options``.
 
-    If two options have the same name, the command's own counts, then the first: a method of another package may have a
-    parameter with the name of a setting.
+    If two options have the same name, the command's own wins, then the first one.  That happens if a method of another
+    package has a parameter with the name of a setting.
     """
     signature = inspect.signature(command)
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -82,12 +82,12 @@ def config_options(*left_out: str, panel: str | None = None) -> list[inspect.Par
             names.get(each.name, each.metadata["choices"]),
         )
         for each in fields(Config)
-        if each.name not in left_out and each.metadata  # the content is found, not given
+        if each.name not in left_out and each.metadata  # the content is computed, not given
     ]
 
 
 def method_options() -> list[inspect.Parameter]:
-    """An option for every parameter of every method; its default is the method's own."""
+    """An option for every parameter of every method; without it the method's own default holds."""
     found: dict[str, tuple[type, list[tuple[type[Method], Any]]]] = {}
     outer = []
     for kind in method_types().values():
@@ -121,7 +121,7 @@ def _presets() -> dict[str, str]:
 
 
 def _help(parameter: "Field[Any]") -> str:
-    """The help of an option: what it means and which values it may have."""
+    """The help of an option: its meaning and the values it may have."""
     choices, allowed = parameter.metadata["choices"], bounds(parameter.metadata)
     text: str = parameter.metadata["help"]
     return f"{text}: {', '.join(choices)}" if choices else f"{text}; {allowed}" if allowed else text
@@ -142,15 +142,15 @@ def _option(
 
 
 def chosen_methods(asked: str | Sequence[str], parameters: dict[str, Any]) -> list[str]:
-    """The methods of a comma-separated text or a list, each with those of the given parameters that it has.
+    """The methods in a comma-separated text or a list, each with the given parameters that it has.
 
-    A value in a method's own specification takes precedence over a preset or a parameter.
+    A value in a method's own specification overrides a preset or a parameter.
     """
     given = {key: as_text(value) for key, value in parameters.items() if value is not None}
     preset = given.pop("preset", PAPER)
     if preset not in _presets():
         raise unknown_name("preset", preset, _presets())
-    if "inner" in given:  # with parameters of its own, perhaps
+    if "inner" in given:  # it may have parameters of its own
         inner = MethodSpec.parse(given["inner"])
         inner.build()
         given |= {"inner": inner.name, **inner.values}

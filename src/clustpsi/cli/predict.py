@@ -25,36 +25,36 @@ if TYPE_CHECKING:
     from clustpsi.saved.model import SavedModel
     from clustpsi.saved.rows import FilePrediction, Predicted, Tally
 
-READING = ("sep", "no_header")  # options that run has as well
-SHOWN = 5  # clients that a note names
+READING = ("sep", "no_header")  # options that `clustpsi run` has too
+SHOWN = 5  # most clients that a note names
 
 
 def command(
     *,
-    model: Annotated[Path, typer.Argument(help="Saved model: model.safetensors, or the folder of a run that has one.")],
+    model: Annotated[Path, typer.Argument(help="Saved model: model.safetensors, or the folder of a run with one.")],
     rows: Annotated[
         Path, typer.Argument(help="Table of rows (CSV, Parquet, Feather, Arrow, JSON lines), or an NPZ file of arrays.")
     ],
     client: Annotated[
         str | None,
         typer.Option(
-            help="Column that names the client of each row; or, if there is no such column, the one client whose rows "
-            "these are.",
+            help="Column that names the client of each row; or, if there is no such column, the name of one client for "
+            "all rows.",
             show_default="the column that the model was trained with, if the file has it",
         ),
     ] = None,
     counts: Annotated[
         Path | None,
-        typer.Option(help="Label counts of clients that were not there: one row per client, one column per class."),
+        typer.Option(help="Label counts of new clients: a table with one row per client and one column per class."),
     ] = None,
     label: Annotated[
         str | None,
         typer.Option(
-            help="Column with the true class: accuracy is printed, and clients that were not there are placed by it.",
+            help="Column with the true class: for the accuracy, and for the label counts of new clients.",
             show_default="the column that the model was trained with, if the file has it",
         ),
     ] = None,
-    ignore_label: Annotated[bool, typer.Option("--ignore-label", help="Do not look at a column of labels.")] = False,
+    ignore_label: Annotated[bool, typer.Option("--ignore-label", help="Ignore the column of labels.")] = False,
     text: Annotated[
         str | None,
         typer.Option(help="Columns of text, comma-separated.", show_default="those that the model was trained with"),
@@ -71,14 +71,14 @@ def command(
 ) -> None:
     """Predict the class of every row of a file, with the model that each row's client uses.
 
-    Files of any size go through piece by piece. A client that was not in the federation is placed by its label counts.
+    Files may be of any size. For a new client, one that was not in the federation, its label counts choose the model.
     """
     told = notes(quiet)
     writer = _writer_for(output)
     if label is not None and ignore_label:
         raise ClustPSIError("--label names the column of labels and --ignore-label leaves it aside: give one of them")
 
-    # Here, because pandas and JAX take their time to load, and neither --help nor a mistake needs them.
+    # Imported here because pandas and JAX are slow to load, and neither --help nor a mistake needs them.
     from clustpsi.saved.file import load_model
     from clustpsi.saved.rows import FilePrediction, Reading
 
@@ -110,7 +110,7 @@ with_options(command, [each for each in config_options() if each.name in READING
 
 
 def _tell(prediction: "FilePrediction", output: Path | None, tell: Callable[..., None]) -> None:
-    """What came out, in a line or two; the accuracy is a result, unless standard output has the predictions."""
+    """Print the outcome in a line or two; accuracy goes to standard output, unless the predictions go there."""
     tally: Tally = prediction.tally
     if tally.strange:
         tell(f"note: {counted(tally.strange, 'row')} have a label that is no class of the model", style="yellow")
@@ -150,7 +150,7 @@ Tables = Iterator["pa.Table"]
 
 
 def _writer_for(output: Path | None) -> Callable[[BinaryIO, Tables], None]:
-    """What writes a file of that name; mistakes show before any work."""
+    """The function that writes a file of that name; raises for a wrong name before any work is done."""
     writers = {".csv": _write_csv, ".parquet": _write_parquet, ".jsonl": _write_json}
     if output is None:
         return _write_csv
@@ -188,7 +188,7 @@ def _write_json(file: BinaryIO, tables: Tables) -> None:
 
 
 def _print(tables: Tables) -> None:
-    """Predictions on standard output; who reads them may stop before the end."""
+    """Print predictions on standard output; the reader may stop before the end."""
     from pyarrow import csv
 
     is_first, shown = True, sys.stdout.isatty()
@@ -197,9 +197,9 @@ def _print(tables: Tables) -> None:
             text = io.BytesIO()
             csv.write_csv(table, text, csv.WriteOptions(include_header=is_first, quoting_style="needed"))
             written = text.getvalue().decode()
-            # A terminal obeys control characters; a file or a program gets names as they are.
+            # Control characters could harm a terminal; a file or a program gets names as they are.
             sys.stdout.write("".join(f"{printable(line)}\n" for line in written.splitlines()) if shown else written)
             is_first = False
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python complains when it ends

@@ -1,4 +1,4 @@
-"""``clustpsi report``: what runs say, as one HTML file; and ``--report`` of the commands that make runs."""
+"""``clustpsi report``: a report on runs, as one HTML file; and the option ``--report`` of other commands."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ Report = Annotated[
     Path | None,
     typer.Option(
         metavar="[FILE]",
-        help=f"Write a report too, an HTML file for a browser; without a name it is {DEFAULT}.",
+        help=f"Also write a report, an HTML file for a browser; without a name: {DEFAULT}.",
         show_default="no report",
     ),
 ]
 
 
 def with_file(arguments: Sequence[str]) -> list[str]:
-    """The same arguments, with a file for a ``--report`` that has none: only the name of an HTML file is one.
+    """The same arguments, with a file for a ``--report`` without one; only the name of an HTML file counts as a file.
 
     >>> with_file(["run", "--report", "--quiet"]), with_file(["diagnose", "--report", "counts.csv"])
     (['run', '--report', 'report.html', '--quiet'], ['diagnose', '--report', 'report.html', 'counts.csv'])
@@ -42,7 +42,7 @@ def with_file(arguments: Sequence[str]) -> list[str]:
 
 
 def repeated(context: typer.Context, *left_out: str) -> str:
-    """The command line of a command as it was given, without some of its options."""
+    """The command line as the user gave it, without some of its options."""
     words = context.command_path.split()
     for each in context.command.params:
         source = context.get_parameter_source(each.name or "")
@@ -63,10 +63,10 @@ def command(
     where: Where = None,
     quiet: Quiet = False,
 ) -> None:
-    """Tell what runs say, in one HTML file that opens in any browser, without a network.
+    """Write a report on runs: one HTML file that opens in any browser, without a network.
 
-    It shows the federation, what drives its skew, its clusters, how methods train, whom they serve badly, which
-    differences between them are real, and what they cost.
+    It shows the federation, what drives its skew, its clusters, how methods train, which clients they serve badly,
+    which differences between methods are real, and what the methods cost.
     """
     from clustpsi.report.page import check_output
     from clustpsi.runs.frame import parse_filters
@@ -78,7 +78,7 @@ def command(
 
 
 def write(sources: Sequence[Path], output: Path, told: Console, filters: dict[str, str] | None = None) -> None:
-    """Write the report of runs and say where it is."""
+    """Write the report on runs and print where it is."""
     from clustpsi.report.cells import find_cells, find_runs
     from clustpsi.report.page import run_report, write_report
     from clustpsi.runs.frame import select

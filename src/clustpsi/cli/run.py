@@ -1,4 +1,4 @@
-"""``clustpsi run``: compare methods on a data set, live, and leave the results in a folder."""
+"""``clustpsi run``: compare methods on a data set, with live progress, and write the results to a folder."""
 
 import json
 import time
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from clustpsi.runs.store import RunFolder
 
 SETTINGS = {each.name for each in fields(Config)}
-BETWEEN_LINES = 10.0  # seconds, where progress is printed as lines
+BETWEEN_LINES = 10.0  # seconds between two lines of progress, where nothing can be shown live
 
-#: Scores of a run's summary that the table shows, with their headings; the first four always.
+#: Scores of a run's summary that the table can show, with their headings; it always shows the first four.
 SCORES = {
     "global_accuracy": "accuracy",
     "ad": "AD",
@@ -59,16 +59,17 @@ ON_REQUEST = tuple(key for key in SCORES if key not in ALWAYS)
 def command(
     agg_method: Methods = "fedavg,local,clust_psi_pfl,prior_pfl",
     seeds_list: Annotated[
-        str, typer.Option(help="Seeds, comma-separated; each is a partition, a split and an initial model of its own.")
+        str, typer.Option(help="Seeds, comma-separated; each gives another partition, split and initial model.")
     ] = "42,0,1",
     output: Annotated[Path, typer.Option(help="Folder for the runs, one folder each.")] = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with runs that were stopped.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compute again what is there already.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue runs that were stopped.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute finished runs again.")] = False,
     save_models: Annotated[
         bool,
         typer.Option(
             "--save-models",
-            help="Keep the models (model.safetensors, for clustpsi predict); a run without them is computed again.",
+            help="Save the models (model.safetensors, for clustpsi predict); a finished run without them is computed "
+            "again.",
         ),
     ] = False,
     data_dir: Annotated[
@@ -80,7 +81,7 @@ def command(
         typer.Option(
             min=1,
             max=MOST_WORKERS,
-            help="Clients (or chunks of small ones) trained at once.",
+            help="Clients (or chunks of clients, for a small model) trained at once.",
             show_default="one per core",
         ),
     ] = None,
@@ -97,7 +98,7 @@ def command(
 ) -> None:
     """Compare federated methods on one data set and partition.
 
-    Without options: FedAvg, local training and Clust-PSI-PFL on scikit-learn's digits, in less than a minute.
+    Without options: FedAvg, local training, Clust-PSI-PFL and prior-PFL on scikit-learn's digits, with three seeds.
     """
     told = notes(quiet)
     if resume and fresh:
@@ -116,7 +117,7 @@ def command(
         if count > 1:
             raise ClustPSIError(f"--agg-method names {method} more than once: name each method once")
 
-    # Here, because pandas and JAX take their time to load, and neither --help nor a mistake needs them.
+    # Imported here because pandas and JAX are slow to load, and neither --help nor a mistake needs them.
     from clustpsi.features.columns import describe
     from clustpsi.runs.cell import Cells
     from clustpsi.runs.run import run
@@ -182,21 +183,21 @@ def _more_scores(asked: str | None) -> list[str]:
 
 
 class Watcher:
-    """What runs, how good it is, and how long everything will take: live on a terminal, elsewhere in lines."""
+    """Shows the current run, its accuracy and the remaining time: live on a terminal, elsewhere as lines."""
 
     def __init__(self, told: Console, configs: Sequence[Config]) -> None:
         self.console = told
         self.live = told.is_terminal and not told.quiet
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
-        # Over everything so far: rounds may take minutes, and the last seconds would say nothing.
+        # Estimated over the whole time so far: rounds may take minutes, so the last seconds would say nothing.
         options: dict[str, Any] = {"speed_estimate_period": 1e9, "disable": not self.live}
         self.progress = Progress(*columns, TimeRemainingColumn(), console=told, **options)
         self.runs, self.number = len(configs), 0
-        self.rounds, self.done = sum(config.comm_rounds for config in configs), 0.0  # of the runs that are computed
+        self.rounds, self.done = sum(config.comm_rounds for config in configs), 0.0  # of the runs to compute
         self.task = self.progress.add_task("", total=self.rounds)
         self.name, self.before = "", 0.0
         self.config: Config | None = None
-        self.started: float | None = None  # of the first run that is computed
+        self.started: float | None = None  # when the first run that is computed began
         self.run_started = self.said = 0.0
         self.accuracy = float("nan")
 
@@ -208,14 +209,14 @@ class Watcher:
         self.progress.stop()
 
     def skip(self, config: Config, reason: str) -> None:
-        """The next run needs no work."""
+        """Skip the next run: it needs no work."""
         self._next(config)
         self.rounds -= config.comm_rounds
         self.progress.update(self.task, total=self.rounds, visible=self.rounds > 0)
         self.say(reason)
 
     def begin(self, config: Config) -> None:
-        """The next run."""
+        """Begin the next run."""
         self._next(config)
         self.before, self.config = self.done, config
         self.run_started = self.said = time.monotonic()
@@ -229,7 +230,7 @@ class Watcher:
         self.name = printable(f"{short_spec(config.agg_method)}, seed {config.seed}")
 
     def end(self) -> None:
-        """The run has ended."""
+        """End the current run."""
         assert self.config is not None
         self.done = self.before + self.config.comm_rounds
         if not self.live:
@@ -240,7 +241,7 @@ class Watcher:
         self.progress.console.print(f"{self.name}: {printable(text)}", style="dim")
 
     def show(self, now: "RunProgress") -> None:
-        """Clients have trained, or a round has ended."""
+        """Show progress: clients have trained, or a round has ended."""
         text = f"round {now.round}/{now.num_rounds}, accuracy {now.global_accuracy:.3f}"
         self.done, self.accuracy = self.before + now.round + now.part, now.global_accuracy
         self.progress.update(self.task, completed=self.done, description=f"{self.name}: {text}")
@@ -252,7 +253,7 @@ class Watcher:
             self.say(text + self._left())
 
     def _left(self) -> str:
-        """A guess from all rounds so far; the first says little, because programs are compiled then."""
+        """The remaining time, guessed from all rounds so far; nothing in the first round, which includes compiling."""
         if self.started is None or self.done < 1:
             return ""
         seconds = (time.monotonic() - self.started) / self.done * (self.rounds - self.done)
@@ -282,7 +283,7 @@ def summary_row(method: str, runs: "Sequence[RunFolder]") -> dict[str, Any]:
 
 
 def constant_rows(runs: "Sequence[RunFolder]") -> dict[str, dict[str, Any]]:
-    """Over the seeds, how far answers go that need no training; they are the same for every method."""
+    """Scores of constant answers, which need no training, over the seeds; they are the same for every method."""
     summaries = [run.summary()["constant"] for run in runs]
     return {
         kind: {key: spread([summary[kind][key] for summary in summaries]) for key in summaries[0][kind]}
@@ -301,7 +302,7 @@ def summary_table(
     columns: Sequence[str],
     num_seeds: int,
 ) -> Table:
-    """A row for each method, then the constant answers; ``columns`` are the scores it shows."""
+    """One row per method, then the constant answers; ``columns`` are the scores that it shows."""
     from clustpsi.report.tables import method_title
 
     level = "" if config.non_iid_param is None else f" {config.non_iid_param:g}"
@@ -342,7 +343,7 @@ def _cell(scores: Mapping[str, Any], num_seeds: int) -> str:
 
 
 def remarks(rows: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[str]:
-    """What a reader of the table should know about single runs, a sentence each."""
+    """What a reader of the table should know about single runs, one sentence each."""
     return [
         f"{row['method']}, seed {seed}: {text}"
         for row in rows

@@ -15,10 +15,10 @@ AGAIN = 0.05  # seconds until a Stopped that was lost is raised again
 
 
 class Stopped(BaseException):
-    """Somebody asked this process to stop.
+    """A signal asked this process to stop.
 
-    It is not a KeyboardInterrupt, on which Typer would end the process without a message. A command that knows its
-    progress says so in ``progress``.
+    It is not a KeyboardInterrupt, because on that Typer ends the process without a message.  A command that knows its
+    progress writes it to ``progress``.
     """
 
     def __init__(self, number: int) -> None:
@@ -38,13 +38,13 @@ class Stopped(BaseException):
         )
 
 
-_raised = threading.Event()  # the main thread has the Stopped that was asked for
+_raised = threading.Event()  # set once the Stopped has reached the main thread
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Turn the signals into :class:`Stopped`; a signal that was ignored when the process started stays ignored."""
-    if threading.current_thread() is not threading.main_thread():  # which alone may choose what signals do
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
     changed = SIGNALS if ALARM is None else (*SIGNALS, ALARM)
@@ -55,7 +55,7 @@ def stoppable() -> Iterator[None]:
     stopped = False
     try:
         yield
-    except Stopped:  # the process ends now, and one more signal should still end it at once
+    except Stopped:  # the process is ending; one more signal should still end it at once
         stopped = True
         raise
     finally:
@@ -78,15 +78,15 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End at once on a second signal, without waiting for threads: no file can be left half-written."""
+    """End at once on a second signal, without waiting for threads: files are written atomically, so none is damaged."""
     os._exit(128 + number)
 
 
 def _again(stopped: Stopped) -> None:
-    """Raise a Stopped again that was lost where Python cannot pass it on (JAX's callback of the garbage collector).
+    """Raise a Stopped again that got lost where Python cannot pass it on (JAX's callback of the garbage collector).
 
-    A signal that comes just before the main thread starts to wait does not end the waiting, so it comes again and again
-    until it is heard.  SIGALRM carries it: a late one is ignored, where a second SIGINT would end the process.
+    A signal that comes just before the main thread starts to wait does not end the waiting.  So the signal is repeated
+    until it arrives.  It is repeated as SIGALRM: a late one is ignored, but a second SIGINT would end the process.
     """
     _handle(_stop)
     _raised.clear()

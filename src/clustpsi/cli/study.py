@@ -1,4 +1,4 @@
-"""``clustpsi study``: which measure of skew is the most informative, and which kind of method suits which skew?"""
+"""``clustpsi study``: which measure of skew is the most informative, and which kind of method suits which skew."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def studies() -> None:
-    """Studies: what measures of skew tell, without any training; and what finished runs tell about new federations."""
+    """Studies: how informative measures of skew are, and what finished runs tell about new federations."""
 
 
 @app.command("metrics")
@@ -40,10 +40,10 @@ def metrics(
         Path | None,
         typer.Option(
             help="Folder with the data sets, whose class counts are then read from their labels.",
-            show_default="the paper's data sets by their known class counts",
+            show_default="none: the known class counts of the paper's data sets",
         ),
     ] = None,
-    num_clients: Annotated[str, typer.Option(help="Numbers of clients.")] = joined(NUM_CLIENTS),
+    num_clients: Annotated[str, typer.Option(help="Numbers of clients, comma-separated.")] = joined(NUM_CLIENTS),
     alphas: Annotated[str, typer.Option(help="Values of alpha (Dirichlet).")] = joined(STUDY_LEVELS["dirichlet"]),
     similarities: Annotated[str, typer.Option(help="Values of S (Similarity).")] = joined(STUDY_LEVELS["similarity"]),
     seeds: Annotated[int, typer.Option(max=10_000, help="Partitions of each kind.")] = 20,
@@ -53,7 +53,9 @@ def metrics(
     models: Annotated[str, typer.Option(help="Regressors.")] = ",".join(MODELS),
     held_out: Annotated[
         str,
-        typer.Option(help="What the models do not see: seed (a quarter of the partitions) or dataset (each in turn)."),
+        typer.Option(
+            help="What is held out for testing: seed (a quarter of the partitions) or dataset (each in turn)."
+        ),
     ] = "seed",
     output: Annotated[Path, typer.Option(help="Folder for the tables.")] = Path("study"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw the partitions again.")] = False,
@@ -61,7 +63,7 @@ def metrics(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Predict alpha and S from the measures of thousands of partitions, and rank the measures."""
-    from clustpsi.experiments import (  # here, because pandas takes its time to load, and --help does not need it
+    from clustpsi.experiments import (  # imported here: pandas is slow to load, and --help does not need it
         study,
         study_partitions,
     )
@@ -114,14 +116,14 @@ def advice(
     sources: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Stores of runs, or CSVs that `clustpsi table runs` wrote, of several data sets.",
+            help="Stores of runs, or CSV files from `clustpsi table runs`, with several data sets.",
             show_default="the published runs",
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="JSON file for what was learned.", show_default="none")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was learned as JSON.")] = False,
 ) -> None:
-    """Learn which kind of method suits a federation, and judge that on data sets that were left out."""
+    """Learn which kind of method suits a federation, and test that on data sets that were left out."""
     from clustpsi.experiments import advice as study
     from clustpsi.files import check_writable
     from clustpsi.paper import DATASETS

@@ -1,4 +1,4 @@
-"""``clustpsi sweep``: a grid of runs on all cores or on a Ray cluster, live."""
+"""``clustpsi sweep``: a grid of runs on all cores or on a Ray cluster, with live progress."""
 
 import json
 import sys
@@ -33,15 +33,15 @@ from clustpsi.methods import short_spec
 from clustpsi.printing import counted, printable
 from clustpsi.runs.config import Config
 
-if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
+if TYPE_CHECKING:  # pandas is slow to load, and --help does not need it
     from clustpsi.experiments.ray_backend import RayWorkers
     from clustpsi.experiments.sweep import Sweep
     from clustpsi.experiments.workers import Outcome, Processes
     from clustpsi.runs.store import Store
 
 LISTS = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed")
-REFRESH = 0.25  # seconds between two pictures of the live view
-MOST_NOTES = 10  # runs whose notes are printed
+REFRESH = 0.25  # seconds between two updates of the live view
+MOST_NOTES = 10  # most runs whose notes are printed
 DEFAULT_METHODS = "fedavg,local,clust_psi_pfl,prior_pfl"
 
 
@@ -57,7 +57,9 @@ def command(
     similarity: Annotated[
         str | None, typer.Option(help="Similarity partitions: values of S, such as 1,0.03,0.")
     ] = None,
-    partitioner: Annotated[str, typer.Option(help="Partitioners as in run, instead of these two.")] = "dirichlet",
+    partitioner: Annotated[
+        str, typer.Option(help="Partitioners as in run, instead of --dirichlet and --similarity.")
+    ] = "dirichlet",
     non_iid_param: Annotated[
         str | None, typer.Option(help="Non-IID parameters for --partitioner.", show_default="as in run")
     ] = None,
@@ -65,12 +67,12 @@ def command(
     agg_method: Methods = DEFAULT_METHODS,
     seeds_list: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "42,0,1",
     file: Annotated[
-        Path | None, typer.Option("--grid", help="TOML file with the grid; options given here take precedence.")
+        Path | None, typer.Option("--grid", help="TOML file with the grid; options on the command line override it.")
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="The paper's grid; options given here take precedence.")
+        bool, typer.Option("--paper", help="The paper's grid; options on the command line override it.")
     ] = False,
-    output: Annotated[Path, typer.Option(help="The store: a folder for the runs, one folder each.")] = Path("runs"),
+    output: Annotated[Path, typer.Option(help="Store: folder for the runs, one folder each.")] = Path("runs"),
     data_dir: Annotated[
         Path | None,
         typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
@@ -83,7 +85,9 @@ def command(
         str | None,
         typer.Option(metavar="ADDRESS", help="Run on a Ray cluster: host:port, ray://host:port, auto, or local."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs, and those that are left.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count the runs, and those still to be computed.")
+    ] = False,
     report: Report = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -186,7 +190,7 @@ def _cluster(address: str, store: "Store", data_dir: Path | None, workers: int |
 
 def _processes(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Processes":
     if workers is None:
-        from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
+        from clustpsi.engine.runtime import cpu_count  # imported here because it starts JAX
 
         workers = cpu_count()
     from clustpsi.experiments.workers import Processes
@@ -218,7 +222,7 @@ def _summary(sweep: "Sweep", seconds: float) -> dict[str, Any]:
 
 
 def _tell_notes(sweep: "Sweep", told: Console) -> None:
-    """Print what should be known about finished runs."""
+    """Print what readers should know about finished runs."""
     for config, texts in list(sweep.notes.items())[:MOST_NOTES]:
         for text in texts:
             told.print(printable(f"note: {_name(config)}: {text}"))
@@ -228,7 +232,7 @@ def _tell_notes(sweep: "Sweep", told: Console) -> None:
 
 
 class _View:
-    """The live view on a terminal; elsewhere one line per run that has ended."""
+    """The live view on a terminal; elsewhere one line for each run that ends."""
 
     def __init__(self, sweep: "Sweep", told: Console) -> None:
         self.console = told

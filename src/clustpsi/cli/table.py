@@ -16,25 +16,31 @@ if TYPE_CHECKING:
     import pandas as pd
 
 app = typer.Typer(
-    help="Tables from a store of runs: scores, tests of differences, costs, what is in the clusters, all runs."
+    help="Tables from a store of runs: scores, tests of differences, costs, contents of clusters, all runs."
 )
 
-Source = Annotated[Path, typer.Argument(help="Store: a folder of runs, or a CSV that `clustpsi table runs` wrote.")]
+Source = Annotated[Path, typer.Argument(help="Store: a folder of runs, or a CSV file from `clustpsi table runs`.")]
 Format = Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")]
 Output = Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")]
 Dataset = Annotated[str | None, typer.Option(help="Data sets, comma-separated.", show_default="all")]
-NumClients = Annotated[int | None, typer.Option(help="K.", show_default="the largest in the store")]
-CommRounds = Annotated[int | None, typer.Option(help="T, where runs differ in it.")]
+NumClients = Annotated[
+    int | None, typer.Option(help="K, the number of clients.", show_default="the largest in the store")
+]
+CommRounds = Annotated[int | None, typer.Option(help="T, the number of rounds, if runs differ in it.")]
 AggMethod = Annotated[str | None, typer.Option(help="Methods, comma-separated, as in the store.", show_default="all")]
 Score = Annotated[
     str,
-    typer.Option(help="global_accuracy, balanced_accuracy, macro_f1, worst10, loss, ad or sdad, of the last round."),
+    typer.Option(
+        help="Score of the last round: global_accuracy, balanced_accuracy, macro_f1, worst10, loss, ad or sdad."
+    ),
 ]
 Seeds = Annotated[
     int | None,
-    typer.Option(min=1, help="Seeds asked for: cells with fewer are marked.", show_default="the most there are"),
+    typer.Option(
+        min=1, help="Expected number of seeds: cells with fewer are marked.", show_default="the largest found"
+    ),
 ]
-Against = Annotated[str | None, typer.Option(help="paper: print the paper's value and the difference too.")]
+Against = Annotated[str | None, typer.Option(help="paper: also print the paper's value and the difference.")]
 Digits = Annotated[int, typer.Option(min=1, max=10, help="Digits after the point.")]
 
 
@@ -76,7 +82,7 @@ def local_distance(
     against: Against = None,
     digits: Digits = 2,
 ) -> None:
-    """Clients' distance from a perfect model (AD ± SDAD) of every method under every partition."""
+    """Distance of clients from a perfect model (AD ± SDAD), for every method under every partition."""
     from clustpsi.report.tables import score_table
 
     against_paper = _check(format, output, against)
@@ -121,7 +127,7 @@ def best(
     agg_method: AggMethod = None,
     where: Where = None,
 ) -> None:
-    """How far a method is from the best other one in every cell, and whether that is real."""
+    """How far a method is from the best other one in every cell, and whether the difference is real."""
     from clustpsi.report.best import best_table
 
     _check(format, output)
@@ -159,7 +165,7 @@ def clusters(
     agg_method: AggMethod = None,
     where: Where = None,
 ) -> None:
-    """What is in the clusters: their number and majority classes, and how far constant answers would go."""
+    """Contents of the clusters: their number and majority classes, and what constant answers would score."""
     from clustpsi.report.clusters import cluster_table
 
     _check(format, output)
@@ -184,7 +190,7 @@ def all_runs(
 
 
 def _check(format: str, output: Path | None, against: str | None = None) -> bool:
-    """Check the options before a large store is read; returns whether the paper's values are wanted."""
+    """Check the options before a large store is read; gives whether the paper's values are wanted."""
     check_format(format)
     if output is not None:
         check_writable(output)

@@ -18,24 +18,26 @@ from clustpsi.experiments.hyperparameters import TRAINING
 from clustpsi.methods import short_spec
 from clustpsi.printing import console, counted, print_table, printable
 
-if TYPE_CHECKING:  # pandas takes its time to load, and --help does not need it
+if TYPE_CHECKING:  # pandas is slow to load, and --help does not need it
     from clustpsi.experiments.sweep import Sweep
     from clustpsi.experiments.workers import Pool
 
-SHOWN = 10  # combinations in the terminal; the CSV and --json have them all
+SHOWN = 10  # combinations shown in the terminal; the CSV and --json have all
 
 
 def command(
     agg_method: Annotated[
         str,
         typer.Option(
-            help="The method, as name or name:parameter=value:...; parameters with a value are not searched.",
+            help="The method, as name or name:parameter=value:...; a parameter given here is not searched.",
             autocompletion=complete_methods,
         ),
     ] = "fedavg",
     grid: Annotated[
         list[str] | None,
-        typer.Option(help="key=value1,value2,...: replaces the paper's values, or adds a parameter; repeatable."),
+        typer.Option(
+            help="key=value1,value2,...: replaces the paper's values of a parameter, or adds one; repeatable."
+        ),
     ] = None,
     seeds_list: Annotated[str, typer.Option(help="Seeds, comma-separated; a combination's score is the mean.")] = "42",
     output: Annotated[Path, typer.Option(help="Folder for the runs, one folder each.")] = Path("tuning"),
@@ -46,17 +48,19 @@ def command(
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST_WORKERS, help="Runs at once; 1 stays in one process.", show_default="one per core"
+            min=1, max=MOST_WORKERS, help="Runs at once; 1 uses a single process.", show_default="one per core"
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs, and those that are left.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count the runs, and those still to be computed.")
+    ] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ranking as JSON.")] = False,
     **settings: Any,
 ) -> None:
-    """Try all combinations of a method's hyper-parameters, and rank them on data split from the training data.
+    """Try all combinations of a method's hyper-parameters, and rank them on a part of the training data.
 
-    Test data is never touched. The same command again computes only what is not finished.
+    Test data is never used. Run the same command again to continue: it computes only what is not finished.
     """
     from clustpsi.experiments.sweep import Sweep
     from clustpsi.experiments.tune import Search
@@ -138,7 +142,7 @@ def _progress(sweep: "Sweep") -> str:
 
 
 def _pool(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Pool":
-    from clustpsi.engine.runtime import cpu_count  # here, because it starts JAX
+    from clustpsi.engine.runtime import cpu_count  # imported here because it starts JAX
     from clustpsi.experiments.workers import Processes, ThisProcess
 
     size = min(workers or cpu_count(), sweep.num_pending)

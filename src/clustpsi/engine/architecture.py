@@ -1,4 +1,4 @@
-"""What a network is made from: enough to build it again where neither the data nor the run is at hand."""
+"""The description of a network: enough to build it again without the data and without the run."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,18 +13,18 @@ from clustpsi.models import build_model
 
 @dataclass(frozen=True)
 class Architecture:
-    """A model and what goes into and comes out of it.
+    """A model, its input and its output.
 
     Attributes
     ----------
     model
-        Its name.
+        Name of the model.
     num_classes
-        C.
+        C, the number of classes.
     input_shape, input_dtype
-        Of one row of features.
+        Shape and type of one row of features.
     vectors
-        Word vectors, where a model of text has them in place of its own embeddings.
+        Word vectors, if a text model uses them instead of its own embeddings.
     """
 
     model: str
@@ -35,10 +35,10 @@ class Architecture:
 
     @cached_property
     def network(self) -> Network:
-        """The network, always the same object for equal architectures."""
+        """The network: the same object for equal architectures."""
         module = build_model(self.model, self.num_classes, self.vectors)
         return network_for(module, self.input_shape, np.dtype(self.input_dtype))
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle: what it is made from, without the network's compiled programs."""
+        """For pickle: the fields, without the network's compiled programs."""
         return {each.name: getattr(self, each.name) for each in fields(self)}

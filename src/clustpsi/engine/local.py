@@ -1,8 +1,9 @@
 """Training and scoring on the rows of this machine: one client's rows on a node, all clients' rows in the simulator.
 
-The data are on the device once; a client is a list of row numbers.  Clients train in chunks: several side by side (in
-lanes) for small models, one at a time for others.  Each worker trains one chunk at a time.  Every random number belongs
-to a (seed, round, client), so results depend neither on the number of workers nor on how clients share chunks.
+The device holds the data once; a client is a list of row numbers.  Clients train in chunks: for a small model a chunk
+has several clients side by side (in lanes), for other models it has one.  Each worker trains one chunk at a time.
+Every random number belongs to a (seed, round, client), so results depend neither on the number of workers nor on the
+chunks.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from clustpsi.limits import check_visits
 from clustpsi.orders import HoldOut, Model, Pooled, TrainPooled
 from clustpsi.streams import Stream, generator, raw_key
 
-# In the place of what a job does not have.
+# Stands for a part that a job does not have.
 NOTHING = np.zeros(0, np.float32)
 
 A = TypeVar("A")
@@ -37,7 +38,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Task:
-    """One client's part of a training order: its place among those that are here, its rows, what it starts from."""
+    """One client's part of a training order: its position among the clients on this machine, its rows, its start."""
 
     client: int
     rows: NDArray[np.int64]
@@ -50,7 +51,7 @@ class Task:
 
     @property
     def kind(self) -> dict[str, bool]:
-        """What the program that trains it must know of."""
+        """What the program that trains it must support."""
         return {
             "proximal": self.proximal > 0,
             "scaled": self.logit_scale is not None,
@@ -59,7 +60,7 @@ class Task:
 
 
 class _Batch(NamedTuple):
-    """Rows that are scored at once: a part of a list, under one model, filled up to a size."""
+    """Rows that are scored at once: part of a list, under one model, padded to a size."""
 
     model: tuple[jax.Array, jax.Array]
     size: int
@@ -75,13 +76,13 @@ class LocalWork:
     features, labels
         Features and labels of all rows.
     train_rows
-        Training rows of every client whose data are here.
+        Training rows of every client on this machine.
     network
         The model.
     num_classes
-        C.
+        C, the number of classes.
     numbers
-        What these clients are called in their federation, which decides their random numbers; by default 0, 1, 2, ...
+        Numbers of these clients in their federation; their random numbers depend on them.  By default 0, 1, 2, ...
     optimizer, lr, batch_size, local_epochs
         Settings of local training.
     seed
@@ -131,7 +132,7 @@ class LocalWork:
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
         self._order_length = round_up(max(map(len, train_rows)) * local_epochs + batch_size)
         self._time_compilation = compiling
-        self._called: set[Hashable] = set()  # programs that have been, and are therefore compiled
+        self._called: set[Hashable] = set()  # programs that were called, and so are compiled
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -144,7 +145,7 @@ class LocalWork:
     # -------------------------------------------------------------------------------------------------- training
 
     def train(self, chunks: list[list[Task]], t: int) -> Iterator[list[tuple[Model, float]]]:
-        """Train chunks of at most :attr:`lanes` clients in round t; yields every client's model and loss by chunk."""
+        """Train chunks of at most :attr:`lanes` clients in round t; yields each chunk's models and losses."""
         self._compile(chunks, t)
         return self._in_order(lambda chunk: self._run_chunk(chunk, t), chunks)
 
@@ -255,8 +256,8 @@ class LocalWork:
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Predicted class and loss of rows: up to ends[0] under the first model, then up to ends[1] under the second...
 
-        ``log_prior`` and ``scale`` have one row and one number per owner: what is added to the logits, and what they
-        are multiplied by before.
+        ``log_prior`` has one row per owner, which is added to the logits; ``scale`` has one number per owner, by which
+        the logits are multiplied before.
         """
         predicted, losses = np.empty(len(rows), np.int32), np.empty(len(rows), np.float64)
 
@@ -285,7 +286,7 @@ class LocalWork:
     def logits(
         self, models: Sequence[Model], ends: Sequence[int] | NDArray[np.int64], rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Logits of rows, under models as :meth:`score` has them."""
+        """Logits of rows; models and ends as in :meth:`score`."""
         found = np.empty((len(rows), self.num_classes), np.float32)
 
         def read_batch(batch: _Batch) -> None:
@@ -302,12 +303,12 @@ class LocalWork:
     def held_out(
         self, client: int, rows: NDArray[np.int64], hold_out: HoldOut
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A client's rows in two parts: those that it trains on, and those that it holds out."""
+        """A client's rows: those that it trains on, and those that it holds out."""
         held = hold_out.chosen(len(rows), generator(self.seed, Stream.HELD_OUT, self._numbers[client]))
         return rows[~held], rows[held]
 
     def _filled_up(self, batch: _Batch, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The rows of a batch, and as many others as its program needs."""
+        """The rows of a batch, padded to the size that its program needs."""
         own = rows[batch.begin : batch.end]
         filled_up = np.zeros(batch.size if self._scoring.one_size else len(own), np.int32)
         filled_up[: len(own)] = own
@@ -320,7 +321,7 @@ class LocalWork:
         models: Sequence[Model],
         ends: Sequence[int] | NDArray[np.int64],
     ) -> Iterator[_Batch]:
-        """The rows of every model in batches, and their program compiled."""
+        """The rows of every model in batches; compiles their program."""
         begin = 0
         for model, end in zip(models, map(int, ends), strict=True):
             if end == begin:
@@ -344,7 +345,7 @@ class LocalWork:
 
     @contextmanager
     def _compiling(self, program: Hashable) -> Iterator[bool]:
-        """A context for a call of a program.  The first call compiles it, and that time is booked apart.
+        """A context for a call of a program.  The first call compiles it, and that time is counted separately.
 
         Returns whether the call is the first.  The first call of training and scoring does no work, so that later
         calls take the same time for every method.
@@ -367,7 +368,8 @@ class LocalWork:
 def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rng: np.random.Generator) -> None:
     """Write the rows of each epoch, reshuffled, one epoch after the other; fill the rest with the client's own rows.
 
-    The rest fills the last batch and does not count.  Another client's texts could have words that this client lacks.
+    The rest fills the last batch and does not count.  It cannot be another client's rows: their texts may have words
+    that this client lacks.
     """
     out[epochs * len(rows) :] = rows[0]
     epoch = rows.astype(np.int64)  # NumPy shuffles integers of the machine's size fastest

@@ -1,4 +1,4 @@
-"""A Flax module seen as functions of flat vectors, which is how methods and clients exchange models."""
+"""A Flax module as functions of flat vectors: methods and clients exchange models in this form."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -31,9 +31,9 @@ class Network:
         self.module = module
         self._row = jnp.zeros((1, *input_shape), input_dtype)
         self.input_size, self.input_dtype = int(np.prod(input_shape)), np.dtype(input_dtype)
-        # Compiled as a whole: the forward pass, which initialization does not need, is then left out.  It runs a few
-        # times, so that optimizing it, for seconds, would never pay.  The numbers are the same: to the last bit with
-        # the JAX of constraints.txt, to rounding with the lowest one.
+        # Compiled as a whole, so that XLA drops the forward pass, which initialization does not need.  The program runs
+        # only a few times, so optimizing it for seconds would never pay off.  The numbers are the same: to the last bit
+        # with the JAX of constraints.txt, up to rounding with the lowest one.
         self._init = jax.jit(self._variables, compiler_options={"xla_backend_optimization_level": 1})
         shapes = jax.eval_shape(self._variables, jax.random.key(0))
         parameters, buffers = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
@@ -62,7 +62,7 @@ class Network:
 
     @property
     def head(self) -> NDArray[np.bool_]:
-        """Which parameters are those of the last layer, which makes logits of what the others make of a row."""
+        """Which parameters belong to the last layer, which computes the logits."""
         layers = [str(path[0].key) for path, _ in self._leaves]
         dense = {name for name in layers if name.startswith("Dense_")}
         last = max(dense, key=lambda name: int(name.removeprefix("Dense_")), default=None)

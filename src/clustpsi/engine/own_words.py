@@ -1,9 +1,9 @@
-"""Local training of a text model over the words that a client has.
+"""Local training of a text model that covers only the words of a client.
 
 If a word occurs in no training text of a client, its row of the embedding table has the gradient 0 in every step.  SGD
 and a fresh Adam do not change such a row, and neither does a proximal term around the start.  So a client trains the
-same model with a table of its own words and then puts their rows back.  The result is the same, but gradient and
-optimizer only handle the rows of the client's words.
+same model with a table of only its own words, and then puts their rows back.  The result is the same, but gradient and
+optimizer handle fewer rows.
 """
 
 from collections.abc import Sequence
@@ -68,14 +68,14 @@ class OwnWords:
         return cls(network, table, places, words)
 
     def cut(self, client: int, parameters: Vector) -> Vector:
-        """The parameters of the client's model, from those of the whole; rows beyond its words do not matter."""
+        """The parameters of the client's model, from those of the whole; spare rows after its words do not matter."""
         table = parameters[self._table].reshape(self._rows, self._width)
         own = np.zeros((self.networks[client].module.vocabulary, self._width), np.float32)
         own[: len(self._words[client])] = table[self._words[client]]
         return np.concatenate([parameters[: self._table.start], own.ravel(), parameters[self._table.stop :]])
 
     def put_back(self, client: int, parameters: Vector, trained: Vector) -> Vector:
-        """The parameters of the whole model, with what the client has trained."""
+        """The parameters of the whole model, with those that the client has trained."""
         words, width = self._words[client], self._width
         end = trained.size - (parameters.size - self._table.stop)
         table = parameters[self._table].reshape(self._rows, width).copy()

@@ -1,4 +1,4 @@
-"""Classes and probabilities of rows that come from anywhere, by the programs that score clients' test rows."""
+"""Classes and probabilities of any rows, computed by the programs that score clients' test rows."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +23,9 @@ class Predictor:
     Parameters
     ----------
     network
-        What the models are of.
+        The network of the models.
     num_classes
-        C.
+        C, the number of classes.
     """
 
     def __init__(self, network: Network, num_classes: int) -> None:
@@ -37,7 +37,7 @@ class Predictor:
     ) -> NDArray[np.int32]:
         """The class of every row under the model that its client uses; clients are positions in the deployment."""
         scoring = scoring_for(self.network)
-        labels = np.zeros(len(features), np.int32)  # the programs count losses as well, which nobody asks for here
+        labels = np.zeros(len(features), np.int32)  # the programs also compute losses, which are not needed here
         predicted = np.empty(len(features), np.int32)
 
         def score(batch: Batch) -> None:
@@ -58,7 +58,7 @@ class Predictor:
     def probabilities(
         self, features: NDArray[Any], deployment: Deployment, client_of_row: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """What the model of every row's client takes each class's probability to be, (rows, C)."""
+        """The probability of each class for every row, (rows, C), under the model that the row's client uses."""
         program = row_probabilities(self.network)
         found = np.empty((len(features), self.num_classes), np.float32)
 
@@ -73,7 +73,7 @@ class Predictor:
     def _reading(
         self, deployment: Deployment, clients: NDArray[np.int64], size: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What the logits of rows are multiplied by, and what is added to them then, filled up to a size."""
+        """The factors of the rows' logits, and what is added to them after that, padded to a size."""
         scale, priors = np.ones(size, np.float32), np.zeros((size, self.num_classes), np.float32)
         if deployment.scale is not None:
             scale[: len(clients)] = deployment.scale[clients]

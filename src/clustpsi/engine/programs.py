@@ -18,7 +18,7 @@ SMALL_MODEL = 4096
 # More lanes save little and wait longer for the largest client.  An accelerator needs many lanes for every model.
 LANES = 4
 ACCELERATOR_LANES = 32
-# Scored at once, unused rows included.
+# Fewest rows that are scored at once, including padding.
 LEAST_ROWS = 64
 
 
@@ -29,14 +29,14 @@ class Scoring:
     Attributes
     ----------
     score
-        A function of features, labels, parameters, buffers, rows and a scale and a log-prior for each row; it gives the
-        class that the model takes each row for, and the row's loss.
+        A function of features, labels, parameters, buffers, rows, and one scale and one log-prior per row; it gives
+        the predicted class and the loss of each row.
     logits
         A function of features, parameters, buffers and rows; it gives the rows' logits.
     most_rows
-        Rows that are scored at once.
+        Most rows that are scored at once.
     one_size
-        Whether ``score`` and ``logits`` are compiled for one number of rows, to which fewer must be filled up.
+        Whether ``score`` and ``logits`` are compiled for one number of rows, to which fewer rows must be padded.
     """
 
     score: Callable[..., tuple[Any, Any]]
@@ -45,24 +45,25 @@ class Scoring:
     one_size: bool
 
     def size_for(self, rows: int) -> int:
-        """Rows at once, for a model that so many rows are scored with."""
-        # Where they are few, a power of two that holds them: few sizes, few programs.
+        """How many rows are scored at once for a model with this many rows."""
+        # If they are few, the next power of two: few sizes mean few programs.
         return min(self.most_rows, max(LEAST_ROWS, power_of_two(rows)))
 
 
 @dataclass(frozen=True)
 class Programs:
-    """Training and scoring, and how many clients and rows they take at a time.
+    """Training and scoring, and how many clients and rows they handle at a time.
 
     Attributes
     ----------
     training
-        Of a network: a function of features, labels and a :class:`~clustpsi.engine.training.Job`, made for given
-        ``proximal``, ``keep_optimizer`` and ``lanes``, and for what else a job may have (``scaled``, ``partial``).
+        Makes the training program of a network: a function of features, labels and a
+        :class:`~clustpsi.engine.training.Job`, for given ``proximal``, ``keep_optimizer``, ``lanes``, ``scaled`` and
+        ``partial``.
     lanes
         Clients that are trained side by side.
     scoring
-        Of rows.
+        How rows are scored.
     """
 
     training: Callable[..., Callable[..., Result]]
@@ -105,7 +106,7 @@ def general_scoring(network: Network) -> Scoring:
 
 
 def scoring_for(network: Network) -> Scoring:
-    """The fastest."""
+    """The fastest scoring program for this network."""
     if softmax_regression.applies(network):
         scores, logits = softmax_regression.row_scores, softmax_regression.row_logits
         return Scoring(scores, logits, _rows_at_once(network, most=2**14), one_size=False)
@@ -113,5 +114,5 @@ def scoring_for(network: Network) -> Scoring:
 
 
 def _rows_at_once(network: Network, most: int) -> int:
-    """Fewer for larger inputs: enough to fill the machine, not its memory."""
+    """Fewer rows for larger inputs: enough to use the whole machine without filling its memory."""
     return int(np.clip(2 ** int(np.log2(2**18 / network.input_size)), LEAST_ROWS, most))

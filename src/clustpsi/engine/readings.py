@@ -1,4 +1,4 @@
-"""What several readings of a model's logits lose: the part of a client in a calibration."""
+"""Losses under several readings of a model's logits: a client's part in a calibration."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,13 @@ def reading_losses(
 ) -> Doubles:
     """Every client's summed loss under each reading of an order, (len(clients), R).
 
-    ``logits`` and ``labels`` are those of all clients' held-out rows; ``owner`` says whose, as a position in the order.
+    ``logits`` and ``labels`` are those of all clients' held-out rows; ``owner`` is each row's client, as a position in
+    the order.
     """
     prior = np.maximum(order.log_prior, NEVER)[owner]
     sums = np.zeros((len(order.clients), len(order.scales)))
     plain = logits.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):  # of a model that has diverged
+    with np.errstate(invalid="ignore", over="ignore"):  # in case the model has diverged
         for r, (scale, shift) in enumerate(zip(order.scales, order.shifts, strict=True)):
             read = prior + shift if scale == 0 else scale * plain + (prior + shift)
             losses = np.minimum(_cross_entropy(read, labels), RULED_OUT_LOSS)

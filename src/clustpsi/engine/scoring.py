@@ -1,4 +1,4 @@
-"""Scoring: which class a model takes rows for, with what loss, and how sure it is."""
+"""Scoring: predicted class, loss and class probabilities of rows."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,8 +14,8 @@ from clustpsi.engine.training import cross_entropy
 def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
     """Compile the scoring of a batch: predicted class and loss of each row.
 
-    ``scale`` and ``log_prior`` have one number and one row per row of the batch: what its logits are multiplied by, and
-    what is added to them.  A scale of 0 omits the logits, whatever they are.
+    For each row of the batch, ``scale`` has a factor of its logits, and ``log_prior`` has what is then added to them.
+    A scale of 0 omits the logits, whatever they are.
     """
 
     def score(
@@ -35,7 +35,7 @@ def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
 
 @lru_cache
 def row_probabilities(network: Network) -> Callable[..., jax.Array]:
-    """Compile the probabilities that a model gives the classes of a batch; ``scale`` and ``log_prior`` as above."""
+    """Compile the class probabilities of a batch of rows; ``scale`` and ``log_prior`` as in :func:`row_scores`."""
 
     def probabilities(
         features: jax.Array, parameters: jax.Array, buffers: jax.Array, scale: jax.Array, log_prior: jax.Array
@@ -63,6 +63,6 @@ def _read(
     scale: jax.Array,
     log_prior: jax.Array,
 ) -> jax.Array:
-    """Logits as they are used: scaled, with the prior added."""
+    """Logits as the client uses them: scaled, with the prior added."""
     logits = network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features)
     return jnp.where(scale[:, None] == 0, 0, logits * scale[:, None]) + log_prior

@@ -50,7 +50,7 @@ class Simulator:
     network
         The model.
     told
-        Label counts of training and test rows as the clients tell them; by default as they are.
+        Label counts of training and test rows as the clients report them; by default the true counts.
     settings
         Settings of :class:`~clustpsi.engine.local.LocalWork`: local training, seed, workers and lanes.
     """
@@ -146,7 +146,7 @@ class Simulator:
         return self._parts[client, hold_out]
 
     def _label_counts(self, clients: Rows, hold_out: HoldOut | None) -> Rows:
-        if hold_out is None or self._are_told:  # what was told in private is told once
+        if hold_out is None or self._are_told:  # protected counts are reported only once
             return self.clients.train_counts[clients]
         trained_on = [self._split(int(client), hold_out)[0] for client in clients]
         return label_counts(trained_on, self._label_of_row, self.federation.num_classes)
@@ -168,9 +168,9 @@ class Simulator:
     def _train(self, orders: Sequence[Train], t: int) -> list[Trained]:
         """Serve training orders from one queue of clients, largest first."""
         queue = [(i, j, task) for i, order in enumerate(orders) for j, task in enumerate(self._tasks(order))]
-        # Lanes of a chunk run until the longest is done, so neighbours should be alike; ties go by client, then order.
+        # Lanes of a chunk run until the longest is done, so neighbours should be similar.  Ties: by client, then order.
         queue.sort(key=lambda item: (-len(item[2].rows), item[2].client, item[0]))
-        groups: dict[tuple[bool, ...], list[tuple[int, int, Task]]] = {}  # each kind is a program of its own
+        groups: dict[tuple[bool, ...], list[tuple[int, int, Task]]] = {}  # each kind needs its own program
         for item in queue:
             groups.setdefault(tuple(item[2].kind.values()), []).append(item)
         chunks = [

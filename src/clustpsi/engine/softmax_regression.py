@@ -1,8 +1,9 @@
 """Softmax regression as plain compiled loops, for training and scoring.
 
-One step of such a small model is about a thousand multiplications, which the general program spreads over some forty
-operations.  Here a client's whole training is one loop, which is a few times faster (docs/benchmarks.md).  It takes the
-same steps in the same precision as :func:`clustpsi.engine.training.local_training` and differs only in rounding.
+One step of such a small model needs about a thousand multiplications, which the general program spreads over about
+forty operations.  Here a client's whole training is one loop, which is a few times faster (docs/benchmarks.md).  It
+takes the same steps in the same precision as :func:`clustpsi.engine.training.local_training` and differs only in
+rounding.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from clustpsi.engine.network import Network
 from clustpsi.engine.training import ADAM, Job, Result
 from clustpsi.models.dense import Logistic
 
-# Larger ones are left to matrix products; where exactly those win was not measured.
+# Larger models use matrix products; from which size on these are faster was not measured.
 MOST_PARAMETERS = 1024
 
 B1, B2, EPS = (np.float32(ADAM[name]) for name in ("b1", "b2", "eps"))
@@ -27,7 +28,7 @@ ONE = np.float32(1)
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
 
-# Sums may be reordered, so that they fill vector registers; values that are not finite stay what they are.
+# The compiler may reorder sums to use vector registers; NaN and infinity keep their meaning.
 _compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
@@ -52,7 +53,7 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
         state = np.zeros(1 + 2 * parameters.size if adam else 0, np.float32)
         if given.size:
             state[:] = given
-        # A copy, because a read-only anchor, such as an initial model, would be compiled for once more.
+        # A copy: for a read-only anchor, such as an initial model, Numba would compile the program again.
         anchor = np.array(job.anchor[0] if job.anchor.shape[1] else parameters)
         scale = job.logit_scale[0] if job.logit_scale.shape[1] else np.ones_like(job.log_prior[0])
         trains = job.trains[0] if job.trains.shape[1] else np.ones_like(parameters)
@@ -82,7 +83,7 @@ def row_logits(features: Any, parameters: Any, buffers: Any, rows: Integers) -> 
     table, weights = np.asarray(features), np.asarray(parameters)
     flat = table.reshape(len(table), -1)
     classes = weights.size // (1 + flat.shape[1])
-    with np.errstate(invalid="ignore", over="ignore"):  # of a model that has diverged
+    with np.errstate(invalid="ignore", over="ignore"):  # in case the model has diverged
         logits: Floats = flat[rows] @ weights[classes:].reshape(-1, classes) + weights[:classes]
     return logits
 
@@ -183,7 +184,7 @@ def _score(
         row = rows[i]
         for c in range(classes):
             logits[c] = log_prior[i, c]
-        if scale[i] != 0:  # the prior alone does not look at the row
+        if scale[i] != 0:  # with scale 0 only the prior counts
             for c in range(classes):
                 logits[c] += parameters[c] * scale[i]
             for f in range(width):
@@ -194,7 +195,7 @@ def _score(
         for c in range(1, classes):
             if logits[c] > logits[best]:
                 best = c
-        total = ONE  # the best class's
+        total = ONE  # the term of the best class
         for c in range(classes):
             if c != best:
                 total += exp(logits[c] - logits[best])

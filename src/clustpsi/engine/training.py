@@ -34,13 +34,13 @@ def adam(lr: float) -> optax.GradientTransformation:
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": adam, "sgd": optax.sgd}
 
 CPU_OPTIONS = {
-    # Without it XLA copies parameters at every step that it could overwrite: a sixth of the time of an MLP's.
+    # Without it XLA copies parameters in every step instead of overwriting them: a sixth of the time of an MLP's step.
     "xla_cpu_copy_insertion_use_region_analysis": True,
-    # Without it XLA forgets the layers' optimization barriers before it decides what to fuse.
+    # Without it XLA drops the layers' optimization barriers before it decides what to fuse.
     "xla_disable_hlo_passes": "cse_barrier_expander",
 }
 
-# Finite, because -inf minus -inf is not a number; far enough for a class's probability and gradient to be exactly 0.
+# Finite, because -inf minus -inf is not a number; low enough that a class's probability and gradient are exactly 0.
 NEVER = -1e30
 
 
@@ -66,7 +66,7 @@ Array = Any  # NumPy's on the way in, JAX's inside the program
 
 
 class Job(NamedTuple):
-    """One client's training, as arrays (with a leading axis where several run side by side).
+    """One client's training, as arrays (with a leading axis if several run side by side).
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Job(NamedTuple):
     log_prior
         Added to the logits.
     logit_scale
-        What they are multiplied by before (ignored by the program without one).
+        Factors of the logits before that (ignored by the program without them).
     trains
         1 for parameters that are trained and 0 for others (ignored by the program that trains all).
     """
@@ -126,8 +126,8 @@ def local_training(
     """Compile the training of ``lanes`` clients at a time, once for all runs of the same kind.
 
     The number of steps is a run-time value, so that neither a client's size nor the number of epochs triggers another
-    compilation.  The last batch of an epoch is kept: its missing rows are masked.  A last batch of a single row is left
-    out when the model has BatchNorm, which cannot normalize it.
+    compilation.  The last batch of an epoch may be short: its missing rows are masked.  If it has a single row and the
+    model has BatchNorm, it is left out, because BatchNorm cannot normalize a single row.
     """
 
     def train(features: jax.Array, labels: jax.Array, job: Job) -> Result:
@@ -170,7 +170,7 @@ def local_training(
         return Result(as_vector(parameters), as_vector(buffers), kept, loss_sum / jnp.maximum(seen, 1))
 
     def train_lanes(features: jax.Array, labels: jax.Array, jobs: Job) -> Result:
-        if lanes == 1:  # without vmap: a batched loop would select, not overwrite, every carried array in every step
+        if lanes == 1:  # without vmap, whose loop copies every carried array in every step instead of overwriting it
             result: Result = jax.tree.map(
                 lambda a: a[None], train(features, labels, jax.tree.map(lambda a: a[0], jobs))
             )

@@ -1,4 +1,4 @@
-"""The page at work: what a control, a button or the address does."""
+"""What happens on the page: what each control, each button and the address does."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ from clustpsi.report.tables import dataset_title, method_title
 from clustpsi.runs.config import run_command
 from clustpsi.runs.store import Store
 
-# Controls in the order in which callbacks take and give their values; alpha and S have one each.
+# Controls in the order in which callbacks take and return their values; alpha and S have one control each.
 CONTROLS = (
     "dataset",
     "label",
@@ -58,9 +58,9 @@ class Explorer:
     Parameters
     ----------
     folder
-        The only folder that is written to: dropped tables, and a store of runs.
+        The only folder that is written to: it holds dropped tables and a store of runs.
     data_dir
-        The folder of the named data sets.
+        The folder with the named data sets.
     """
 
     def __init__(self, folder: Path, data_dir: Path | None = None) -> None:
@@ -74,14 +74,14 @@ class Explorer:
     # --------------------------------------------------------------------------------------------------- what is shown
 
     def options(self, table: str | None = None) -> list[dict[str, str]]:
-        """Data sets to choose from, and the table that this tab has dropped."""
+        """Data sets to choose from, and the table that was dropped on this tab."""
         known = [{"label": dataset_title(name), "value": name} for name in self.library.names()]
         if table is not None:
             known.append({"label": printable(self.library.path(table).name), "value": table})
         return known
 
     def commands(self, settings: Settings) -> tuple[str, str]:
-        """The command lines that measure and that train what is on the screen; none where nothing can be trained."""
+        """The command lines that measure and train what the page shows; empty if nothing can be trained."""
         table = self.library.path(settings.dataset).name if is_table(settings.dataset) else None
         words = ["clustpsi", "diagnose"]
         if table is not None and settings.partitioner == "natural":
@@ -103,7 +103,7 @@ class Explorer:
         return shlex.join(words), train
 
     def report(self, settings: Settings, job_name: str | None) -> tuple[str, str]:
-        """A report of this tab's finished runs, if they are those on the screen, else of the skew; and its name."""
+        """A report on this tab's finished runs if the page shows them, else on the skew; and its file name."""
         job = self.training.job(job_name)
         if job is not None and job.folders and job.settings.plain(*TRAINING) == settings.plain(*TRAINING):
             runs, notes = find_runs(job.folders)
@@ -149,7 +149,7 @@ class Explorer:
         return app
 
     def _address(self, app: Dash) -> None:
-        """The address sets the controls when the page is opened; afterwards the controls write the address."""
+        """The address sets the controls when the page opens; after that the controls set the address."""
 
         @_callback(
             app,
@@ -377,7 +377,7 @@ class Explorer:
             job = self.training.job(name)
             if job is None:
                 return [no_update, None, True, True, False, True]
-            under_way = job.under_way  # asked before the curves, so that the last look has all of them
+            under_way = job.under_way  # asked before the curves, so that the last update has all of them
             view = self.views.view(job.settings)
             chart = accuracy_by_round(job.curves(), view.constants, _theme(theme))
             told = layout.progress(job.methods, job.notes)
@@ -510,7 +510,7 @@ def _decoded(contents: str) -> bytes:
 
 
 def _report_defect(error: Exception) -> None:
-    """An error that nobody expected: one sentence in the page, everything else in the terminal."""
+    """Report an unexpected error: one sentence on the page, everything else in the terminal."""
     sentence = str(error) if isinstance(error, ClustPSIError) else "Something went wrong; the terminal says more"
     if not isinstance(error, ClustPSIError):
         print("".join(traceback.format_exception(error)), file=sys.stderr)

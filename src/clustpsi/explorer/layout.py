@@ -1,4 +1,4 @@
-"""The page: what stands where, with words and labels for everybody."""
+"""The layout of the page, with its texts and accessible labels."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -23,7 +23,7 @@ from clustpsi.report.look import THEMES
 from clustpsi.report.tables import dataset_title, method_idea, method_title
 from clustpsi.skew import SMOOTHINGS
 
-#: Charts of a federation: title, and what a reader should see in it.
+#: Charts of a federation: title, and how to read the chart.
 CHARTS = {
     "partition": (
         "Who has which labels",
@@ -49,26 +49,26 @@ CHARTS = {
     "sizes": ("Samples per client", "From the largest client to the smallest."),
 }
 WIDE = ("partition", "psi", "sizes")
-AS_PRESET = "preset"  # what a control says that leaves its value to the preset
+AS_PRESET = "preset"  # value of a control that follows the preset
 
 _ids = count()
 
 
 def term(key: str, text: str | None = None) -> Component:
-    """A word that explains itself when one points at it or tabs to it."""
+    """A word of the glossary that shows its explanation on hover or focus."""
     word, explanation = TERMS[key]
     return explained(text or word, explanation)
 
 
 def explained(text: str, explanation: str) -> Component:
-    """Any text that explains itself likewise."""
+    """A text that shows an explanation on hover or focus."""
     name = f"word{next(_ids)}"
     tip = html.Span(explanation, className="tip", role="tooltip", id=name)
     return html.Span([text, tip], className="term", tabIndex=0, **{"aria-describedby": name})
 
 
 def index(title: str) -> str:
-    """The HTML around the page; colours are those of the charts."""
+    """The HTML around the page, with the colours of the charts."""
     colours = "".join(
         f"{selector} {{{''.join(f'--{name}: {getattr(theme, name)}; ' for name in _COLOURS)}}} "
         for selector, theme in ((":root", THEMES["light"]), (":root[data-theme=dark]", THEMES["dark"]))
@@ -95,7 +95,7 @@ _COLOURS = ("page", "surface", "ink", "muted", "grid", "accent", "good", "fair",
 
 
 def page(settings: Settings, datasets: Sequence[dict[str, str]]) -> Component:
-    """Everything, with the controls at these settings until the address has been read."""
+    """The whole page; the controls have these settings until the address is read."""
     return html.Div(
         [
             dcc.Location(id="address", refresh=False),
@@ -170,7 +170,7 @@ def _explore(settings: Settings, datasets: Sequence[dict[str, str]]) -> Componen
 
 
 def room(chart: Chart) -> dict[str, str]:
-    """The space that a chart takes, which is as wide as the page and as high as the chart says."""
+    """The space for a chart: as wide as the page, and as high as the chart says."""
     return {"height": f"{chart['layout']['height']}px"}
 
 
@@ -305,7 +305,7 @@ def _labelled(name: str, text: Any, control: Component) -> Component:
 
 
 def _choice(name: str, text: Component, options: Mapping[str, Any], value: str) -> Component:
-    """One of a few, all of which are in sight."""
+    """A choice of one among a few options, all of which are visible."""
     title = f"{name}-name"
     radio = dcc.RadioItems(
         id=name, options=[{"label": label, "value": key} for key, label in options.items()], value=value, inline=True
@@ -321,7 +321,7 @@ def _choice(name: str, text: Component, options: Mapping[str, Any], value: str) 
 def _number(
     name: str, text: Any, value: float | None, step: Any, slide: tuple[float, float, float] | None = None
 ) -> Component:
-    """A number to type and, with ``slide`` (least, most, step), a slider for it."""
+    """A field for a number and, with ``slide`` (least, most, step), a slider for it."""
     typed = dcc.Input(id=name, type="number", value=value, step=step, debounce=0.3)
     parts: list[Any] = [html.Label(text, htmlFor=name), typed]
     if slide is not None:
@@ -388,7 +388,7 @@ def _training(settings: Settings) -> Component:
 
 
 def progress(methods: Sequence[Method], notes: Sequence[str]) -> list[Component]:
-    """How far the methods are, as a table."""
+    """The progress of the methods, as a table."""
     rows = []
     for each in methods:
         last = max(each.rounds, default=None)
@@ -449,7 +449,7 @@ def facts(view: View) -> list[Component]:
 
 
 def told(view: View) -> list[Component]:
-    """The answer, what to do, and what speaks against it."""
+    """The answer, the advice, and cautions."""
     first, second = view.answer
     advice = view.advice
     headings = [explained(text, about) for text, about in advice.headings]
@@ -470,13 +470,13 @@ def _heading(text: str) -> Component:
 
 
 def _method(method: str, text: str) -> Component:
-    """A method's name with what it does."""
+    """A method's name, explained by its idea."""
     idea = method_idea(method)
     return html.Span(text) if idea is None else explained(text, idea)
 
 
 def _table(title: str, headings: Sequence[Component], rows: Sequence[Sequence[Any]], numbers: set[int]) -> Component:
-    """A table; ``numbers`` are the columns that are."""
+    """A table; ``numbers`` are the columns that hold numbers."""
 
     def kind(column: int) -> str:
         return "number" if column in numbers else ""
@@ -574,7 +574,7 @@ def _paper() -> Component:
 
 
 def paper_table(found: Sequence[Line], dataset: str, level: str, score: str, notes: Sequence[str]) -> list[Component]:
-    """Ours, the paper's, the difference and the seeds of each method."""
+    """Our value, the paper's, their difference and the seeds, for each method."""
     seeds = sorted({seed for line in found for seed in line.seeds}, key=lambda seed: (seed != 42, seed))
     rows = []
     for line in found:

@@ -1,7 +1,7 @@
-"""The data that the page can show: the named data sets of this machine, and tables that were dropped on the page.
+"""The data that the page can show: the named data sets on this machine, and tables that were dropped on the page.
 
-A table is kept in the explorer's folder under a hash of its content, and nothing else is ever opened by a name that
-comes from a browser.
+A table is kept in the explorer's folder under a hash of its content.  No other file is ever opened by a name from a
+browser.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ KEPT_IN_MEMORY = 3  # data sets; the largest takes a gigabyte
 
 @dataclass(frozen=True)
 class Clients:
-    """What is known of the clients before anything is trained.
+    """What is known about the clients before training.
 
     Attributes
     ----------
     names, classes
         Names of clients and classes.
     counts
-        Samples to train on (of a table with clients of its own: all samples), clients x classes.
+        Label counts of the training samples (for a table with clients of its own, of all samples), clients x classes.
     test_counts
-        Samples to test on, where they have been set aside.
+        Label counts of the test samples, if some are set aside.
     notes
-        One sentence for everything that was guessed or omitted when a table was read.
+        One sentence for each thing that was guessed or omitted when a table was read.
     """
 
     names: tuple[str, ...]
@@ -51,14 +51,14 @@ class Clients:
 
 
 class Library:
-    """Data sets and tables by the names that the page has for them.
+    """Data sets and tables, by their names on the page.
 
     Parameters
     ----------
     folder
-        Where dropped tables are kept.
+        Folder for dropped tables.
     data_dir
-        The folder of the named data sets.
+        Folder with the named data sets.
     """
 
     def __init__(self, folder: Path, data_dir: Path | None = None) -> None:
@@ -71,7 +71,7 @@ class Library:
         return [name for name in DATASETS if name == "digits" or _has_files(folder / name)]
 
     def keep(self, name: str, content: bytes) -> str:
-        """Keep a table that was dropped, if it is one; returns its name here."""
+        """Keep a dropped file if it is a table; gives its name on the page."""
         if len(content) > LARGEST_TABLE:
             raise too_large()
         name = name.replace("\\", "/").rpartition("/")[2]
@@ -100,7 +100,7 @@ class Library:
         return found[0]
 
     def file(self, settings: Settings) -> str:
-        """What a run's ``dataset`` is: a name, or the path of a table."""
+        """The ``dataset`` of a run: a name, or the path of a table."""
         return str(self.path(settings.dataset)) if is_table(settings.dataset) else settings.dataset
 
     def columns(self, table: str) -> list[str]:
@@ -108,18 +108,18 @@ class Library:
         return [str(column) for column in read_table(self.path(table)).columns]
 
     def told(self, error: Exception) -> str:
-        """An error as the page shows it: tables go by their names there."""
+        """An error for the page, with the names of tables instead of their paths."""
         return re.sub(re.escape(str(self.folder)) + r"[/\\\\][0-9a-f]{16}[/\\\\]", "", str(error))
 
     def dataset(self, settings: Settings) -> Dataset:
-        """The data set to train on, which is loaded once."""
+        """The data set to train on; it is loaded only once."""
         return self._load(self.file(settings), settings.label, settings.client)
 
     def _read(self, file: str, label: str | None, client: str | None) -> Dataset:
         return load_dataset(file, data_dir=self.data_dir, label=label, client=client)
 
     def clients(self, settings: Settings) -> Clients:
-        """The clients that are on the screen."""
+        """The clients that the page shows."""
         if is_table(settings.dataset) and (settings.client is not None or settings.label is None):
             given = read_counts(self.path(settings.dataset), settings.label, settings.client)
             found = Clients(given.clients, given.classes, given.counts, notes=given.notes)
@@ -131,7 +131,8 @@ class Library:
     def _spread(self, settings: Settings) -> Clients:
         dataset = self.dataset(settings)
         if settings.partitioner == "natural" and dataset.client_ids is not None:
-            _check_number(int((np.bincount(dataset.client_ids.codes) >= 2).sum()))  # many take long to spread
+            # Before the federation is built, which takes long for many clients.
+            _check_number(int((np.bincount(dataset.client_ids.codes) >= 2).sum()))
         federation = build_federation(
             dataset, settings.partitioner, settings.non_iid_param, settings.num_clients, settings.seed
         )

@@ -1,4 +1,4 @@
-"""The paper, live: our recorded runs next to the paper's figures, for the data set and partition that one picks."""
+"""Our recorded runs next to the paper's figures, for a data set and a partition that the user picks."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +31,7 @@ SCORES = {
 
 @dataclass(frozen=True)
 class Line:
-    """A method under one partition: ours, the paper's, and each seed."""
+    """A method under one partition: our score, the paper's, and the score of each seed."""
 
     method: str
     mean: float
@@ -60,7 +60,7 @@ def client_numbers(dataset: str) -> list[int]:
 
 @cache
 def _table(dataset: str, score: str, num_clients: int) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
-    """The cells of the table, the runs that they are means of, and notes."""
+    """The cells of the table, the runs behind them, and notes."""
     if score not in SCORES:
         raise ClustPSIError(f"there is no table of {score!r}: choose {' or '.join(SCORES)}")
     runs = _runs(dataset)
@@ -70,19 +70,19 @@ def _table(dataset: str, score: str, num_clients: int) -> tuple[pd.DataFrame, pd
 
 
 def levels(dataset: str, num_clients: int) -> dict[str, Level]:
-    """The partitions under which there are runs, by title, from the least to the most skewed."""
+    """The partitions that have runs, by title, from the least to the most skewed."""
     _, single, _ = _table(dataset, "global_accuracy", num_clients)
     federated = single[~single["method"].str.startswith("centralized")]
     return {level_title(level): level for level in level_order(federated["level"])}
 
 
 def methods(dataset: str, num_clients: int) -> list[str]:
-    """The methods of which there are runs, in the paper's order."""
+    """The methods that have runs, in the paper's order."""
     return method_order(_table(dataset, "global_accuracy", num_clients)[1]["method"].unique())
 
 
 def lines(dataset: str, num_clients: int, level: str, score: str, chosen: list[str] | None = None) -> list[Line]:
-    """The table of one partition, a line for each method (by default, of all)."""
+    """The table of one partition, one line per method (by default, all methods)."""
     known = levels(dataset, num_clients)
     if level not in known:
         raise ClustPSIError(f"there are no runs at {level}: choose one of {', '.join(known)}")
@@ -125,7 +125,7 @@ def notes(dataset: str, num_clients: int, score: str) -> list[str]:
 
 
 def chart(found: list[Line], score: str, theme: Theme) -> Chart:
-    """Our scores, a tick for each seed, and the paper's."""
+    """Our scores with one tick per seed, and the paper's scores."""
     ours = {line.method: list(line.seeds.values()) for line in found if line.seeds}
     theirs = {line.method: line.paper_mean for line in found if line.seeds and not np.isnan(line.paper_mean)}
     title = "accuracy" if score == "global_accuracy" else "AD"

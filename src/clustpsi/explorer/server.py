@@ -1,10 +1,10 @@
 """Who may see the page: this machine's user, in a browser that came through the printed address.
 
-The server listens on the loopback address only.  That alone would not keep other users of the machine away, nor other
-sites in the user's browser, so every request must
+The server listens on the loopback address only.  That alone would keep away neither other users of the machine nor
+other sites in the user's browser.  So every request must
 
 - name this server as its host: a foreign name that leads here (DNS rebinding) is refused;
-- come from the page itself: a request that another site has the browser send is refused;
+- come from the page itself: a request that another site makes the browser send is refused;
 - carry a cookie that the printed address sets.
 """
 
@@ -24,16 +24,16 @@ from clustpsi.explorer.library import LARGEST_TABLE, too_large
 
 LOOPBACK = "127.0.0.1"
 NAMES = (LOOPBACK, "localhost")
-ENTRANCE = "token"  # the word of the printed address that has the key
+ENTRANCE = "token"  # the parameter of the printed address that holds the key
 
 
 class _Quiet(WSGIRequestHandler):
     def log_request(self, *_: Any, **__: Any) -> None:
-        """A page that moves with its sliders makes many requests, which nobody reads."""
+        """Log no requests: the page makes many of them as sliders move."""
 
 
 def bound(port: int) -> socket.socket:
-    """A socket at this port of the loopback address; 0 takes any that is free."""
+    """A socket at this port of the loopback address; 0: any free port."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -63,7 +63,7 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """What the user opens."""
+        """The address that the user opens."""
         return f"http://{LOOPBACK}:{self.port}/?{urlencode({ENTRANCE: self.key})}"
 
     def serve(self) -> None:
@@ -78,8 +78,8 @@ def _guard(flask: Flask, port: int, key: str, inline_scripts: Any) -> None:
     hosts = {f"{name}:{port}" for name in NAMES}
     origins = {f"http://{host}" for host in hosts}
     cookie = f"clustpsi-{port}"  # browsers share cookies between the ports of a host
-    largest = LARGEST_TABLE * 4 // 3 + 1_000_000  # a table as the browser writes it
-    flask.config["MAX_CONTENT_LENGTH"] = largest  # for requests that do not say how long they are
+    largest = LARGEST_TABLE * 4 // 3 + 1_000_000  # a table in the browser's encoding
+    flask.config["MAX_CONTENT_LENGTH"] = largest  # for requests that do not tell their length
     policy = "; ".join(
         (
             "default-src 'self'",

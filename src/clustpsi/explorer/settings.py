@@ -1,6 +1,6 @@
-"""What is on the screen, as settings: they come from the page's controls or from its address, and go back there.
+"""The settings of the page: they come from its controls or its address, and are written back there.
 
-They have the names of the command line's options.
+They have the names of the command-line options.
 """
 
 import re
@@ -19,14 +19,14 @@ from clustpsi.presets import CLUSTERING as PRESETS
 from clustpsi.presets import DEFAULT_CLUSTERING
 from clustpsi.runs.config import Config
 
-MOST_CLIENTS = 2_000  # on one screen; as many as clusters are searched for without a sample
+MOST_CLIENTS = 2_000  # on one screen; up to this number the clustering uses all clients, not a sample
 LONGEST_ADDRESS = 4_000
 
-#: Tables that were dropped are named by this and a hash of their content.
+#: The name of a dropped table is this prefix and a hash of its content.
 TABLE = "table:"
 _TABLE = re.compile(r"table:[0-9a-f]{16}")
 
-# What decides on PSI and on the clusters.
+# The settings that decide PSI and the clusters.
 CLUSTERING = ("tau_clusters", "preset", "psi_features", "psi_smoothing")
 NUMBERS = ("non_iid_param", "num_clients", "seed", "tau_clusters", "comm_rounds", "local_epochs")
 TRAINING = ("agg_method", "comm_rounds", "local_epochs")
@@ -34,24 +34,24 @@ TRAINING = ("agg_method", "comm_rounds", "local_epochs")
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides what the page shows and what a training run does.
+    """Everything that decides what the page shows and what it trains.
 
     Attributes
     ----------
     dataset
-        A named data set, or :data:`TABLE` and the identity of a table that was dropped.
+        A named data set, or :data:`TABLE` and the hash of a dropped table.
     label, client
-        Columns of such a table; without a label it has label counts.
+        Columns of such a table; without a label column it is a table of label counts.
     non_iid_param
         alpha or S; None for partitioners without one.
     preset
-        Of PSI and of the clustering, as in ``clustpsi diagnose``.
+        Preset of PSI and of the clustering, as in ``clustpsi diagnose``.
     psi_smoothing, psi_features
-        In place of the preset's own.
+        Replace the values of the preset.
     tau_clusters
         Number of clusters; None lets the silhouette decide.
     agg_method
-        Methods to train, with commas between them.
+        Methods to train, comma-separated.
     """
 
     dataset: str = "digits"
@@ -70,7 +70,7 @@ class Settings:
     local_epochs: int = 5
 
     def __post_init__(self) -> None:
-        if self.dataset not in DATASETS and not _TABLE.fullmatch(self.dataset):  # no other file is ever opened
+        if self.dataset not in DATASETS and not _TABLE.fullmatch(self.dataset):  # no other file may be opened
             raise unknown_name("dataset", self.dataset, DATASETS)
         if (self.label is not None or self.client is not None) and not is_table(self.dataset):
             raise ClustPSIError(f"label and client are columns of a table, and {self.dataset} has its own")
@@ -86,7 +86,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Settings":
-        """Settings from texts or numbers by name; what is missing keeps its default.
+        """Settings from texts or numbers by name; missing settings keep their defaults.
 
         >>> Settings.of({"num_clients": "50", "non_iid_param": "0.3"}).num_clients
         50
@@ -98,7 +98,7 @@ class Settings:
                 given[each.name] = _parsed(each.name, value)
         how = given.get("partitioner", cls.partitioner)
         if given.get("client") is not None or (is_table(given.get("dataset", "")) and given.get("label") is None):
-            how = "natural"  # the table has its clients
+            how = "natural"  # the table names its clients
         if how == "natural":
             given |= {"num_clients": None, "non_iid_param": None}
         elif how not in DEFAULT_LEVELS:
@@ -109,19 +109,19 @@ class Settings:
 
     @classmethod
     def from_address(cls, query: str) -> "Settings":
-        """Settings from what follows the question mark of an address; other names in it belong to somebody else."""
+        """Settings from the query of an address (after the question mark); unknown names are ignored."""
         if len(query) > LONGEST_ADDRESS:
             raise ClustPSIError(f"the address of this page is longer than {LONGEST_ADDRESS:,} characters")
         return cls.of(dict(parse_qsl(query.removeprefix("?"), max_num_fields=100)))
 
     def as_address(self) -> str:
-        """What follows the question mark of the page's address: all settings that have a value."""
+        """The query of the page's address: all settings that have a value."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return urlencode({key: _written(value) for key, value in values.items() if value is not None}, safe=",:")
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """What is trained; Clust-PSI-PFL finds the clusters that are on the screen."""
+        """The methods to train; Clust-PSI-PFL gets the clusters that the page shows."""
         specs = [MethodSpec.parse(each) for each in self.agg_method.split(",") if each.strip()]
         full = [
             self.clust_psi_pfl(spec) if spec.name == ClustPSIPFL.name else self.config(str(spec)).checked().agg_method
@@ -130,7 +130,7 @@ class Settings:
         return tuple(dict.fromkeys(full))
 
     def clust_psi_pfl(self, spec: MethodSpec) -> str:
-        """Clust-PSI-PFL with the preset and the clusters that are on the screen, unless ``spec`` says others."""
+        """Clust-PSI-PFL with the preset and the clusters that the page shows, unless ``spec`` sets others."""
         said = {key: getattr(self, key) for key in ("tau_clusters", "psi_features", "psi_smoothing")}
         given = {
             **ClustPSIPFL.presets.get(self.preset, {}),
@@ -141,7 +141,7 @@ class Settings:
 
     @property
     def clustering(self) -> dict[str, Any]:
-        """Parameters of :class:`clustpsi.PSIClustering`: the preset's, or what is said besides."""
+        """Parameters of :class:`clustpsi.PSIClustering`: the values of the preset, or those that replace them."""
         said = {"features": self.psi_features, "smoothing": self.psi_smoothing}
         return {**PRESETS[self.preset], **{key: value for key, value in said.items() if value is not None}}
 
@@ -161,12 +161,12 @@ class Settings:
         )
 
     def plain(self, *names: str) -> "Settings":
-        """The same with these settings at their defaults, for what does not depend on them."""
+        """The same settings with these at their defaults, for results that do not depend on them."""
         return replace(self, **{name: getattr(Settings, name) for name in names})
 
     @property
     def is_counts(self) -> bool:
-        """Whether the data is a table of label counts, which nothing can be trained on."""
+        """Whether the data is a table of label counts, on which nothing can be trained."""
         return is_table(self.dataset) and self.label is None
 
 

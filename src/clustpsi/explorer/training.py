@@ -1,6 +1,6 @@
-"""Training that is watched from the page: each start is a process, and the runs are those of ``clustpsi run``.
+"""Training from the page: each start is a separate process, and the runs are those of ``clustpsi run``.
 
-The runs lie in the explorer's store, where a stopped one goes on and a finished one is not computed again.
+The runs are in the explorer's store: a stopped run continues, and a finished run is not computed again.
 """
 
 import secrets
@@ -21,14 +21,14 @@ from clustpsi.runs.sources import identified
 from clustpsi.runs.store import RunFolder, Store
 
 MOST_AT_ONCE = 4
-PATIENCE = 0.5  # seconds between looks at a process, and at a run that another tab computes
-MOST_POINTS = 400  # of a curve: more than a screen can show, and little to send twice a second
-REMEMBERED = 32  # starts that are over
+PATIENCE = 0.5  # seconds between checks of a process, or of a run that another tab computes
+MOST_POINTS = 400  # points of a curve: more than a screen can show, and few enough to send twice a second
+REMEMBERED = 32  # jobs that are remembered after their end
 
 
 @dataclass
 class Method:
-    """How far one method is."""
+    """The progress of one method."""
 
     config: Config
     state: str = "waiting"  # running, finished, failed or stopped
@@ -42,7 +42,7 @@ class Method:
 
 
 class Job:
-    """What one press of the start button began."""
+    """The training that one press of the start button began."""
 
     def __init__(self, settings: Settings, library: Library, store: Store) -> None:
         self.settings, self.library, self.store = settings, library, store
@@ -55,12 +55,12 @@ class Job:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the process; what it has written stays, and the next start goes on from there."""
+        """End the process; what it has written stays, and the next start continues from there."""
         self._stop.set()
         self.wait()
 
     def wait(self) -> None:
-        """Until the job is over."""
+        """Wait until the job is over."""
         self._thread.join()
 
     @property
@@ -69,14 +69,14 @@ class Job:
 
     @property
     def folders(self) -> list[Path]:
-        """Of the runs that have finished."""
+        """Folders of the finished runs."""
         return [each.folder.path for each in self.methods if each.state == "finished" and each.folder is not None]
 
     def curves(self) -> dict[str, Curve]:
-        """Accuracy by round of each method that has begun; of many rounds some, the last among them."""
+        """Accuracy by round of each method that has begun; if there are many rounds, some of them and the last."""
         found = {}
         for each in self.methods:
-            rounds = list(each.rounds.items())  # the other thread may add to it
+            rounds = list(each.rounds.items())  # a copy: the other thread may add rounds
             if rounds:
                 kept = np.unique(np.linspace(0, len(rounds) - 1, MOST_POINTS).round().astype(int))
                 numbers, accuracies = zip(*(rounds[i] for i in kept), strict=True)
@@ -121,7 +121,7 @@ class Job:
             method.state, method.reason = "failed", self.library.told(ClustPSIError(outcome.reason))
 
     def _attempt(self, method: Method, pool: Processes) -> Outcome | None:
-        """Have the process compute the run; None if it was stopped."""
+        """Have the process compute the run; None if the job was stopped."""
         pool.submit(0, method.config)
         while not self._stop.is_set():
             for _, event in pool.events(PATIENCE):
@@ -134,7 +134,7 @@ class Job:
         return None
 
     def _read(self, method: Method) -> None:
-        """Take accuracies from the run's own file, which has all of them if the run has finished."""
+        """Read accuracies from the run's file, which has all of them once the run has finished."""
         assert method.folder is not None
         table = method.folder.rounds()
         known = dict(zip(table["round"].astype(int).tolist(), table["global_accuracy"].tolist(), strict=True))
@@ -147,7 +147,7 @@ class Job:
 
 
 class Training:
-    """All jobs of this explorer, by names that nobody can guess, so that a tab knows only its own."""
+    """All jobs of this explorer, by names that cannot be guessed, so that a tab knows only its own jobs."""
 
     def __init__(self, library: Library, store: Store) -> None:
         self.library, self.store = library, store
@@ -155,7 +155,7 @@ class Training:
         self._lock = threading.Lock()
 
     def start(self, settings: Settings) -> str:
-        """Begin to train; returns the job's name."""
+        """Start to train; gives the job's name."""
         if settings.is_counts:
             raise ClustPSIError("label counts cannot be trained on: choose the column of the label, or a data set")
         if not settings.methods:
@@ -175,6 +175,6 @@ class Training:
         return None if name is None else self._jobs.get(name)
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop all jobs."""
         for job in list(self._jobs.values()):
             job.stop()

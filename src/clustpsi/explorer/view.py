@@ -19,12 +19,12 @@ from clustpsi.report.charts import Chart, Silhouettes
 from clustpsi.report.glossary import CONSTANT_LINES
 from clustpsi.report.look import Theme
 
-KEPT = 64  # views that need not be computed again
+KEPT = 64  # views kept in memory
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A federation as the page shows it; ``silhouettes`` are those of all numbers of clusters."""
+    """A federation as the page shows it; ``silhouettes`` has one entry per number of clusters."""
 
     settings: Settings
     clients: Clients
@@ -41,7 +41,7 @@ class View:
 
     @property
     def facts(self) -> list[tuple[str, str, str, str]]:
-        """What the page says first: the key of its explanation, its name, the number, and more about it."""
+        """The facts at the top of the page: key of the explanation, name, value, and a remark."""
         found = self.diagnosis
         wpsi, tau = found.measures["wpsi"], found.clustering.n_clusters_
         score = found.clustering.silhouette_scores_.get(tau)
@@ -69,7 +69,7 @@ class View:
 
     @property
     def notes(self) -> list[str]:
-        """What was guessed when a table was read, and what speaks against the clusters."""
+        """What was guessed when a table was read, and cautions about the clusters."""
         return [*self.clients.notes, *self.diagnosis.cautions()[1:]]  # the first is part of the answer
 
     def charts(self, theme: Theme) -> dict[str, Chart]:
@@ -91,14 +91,14 @@ class View:
         }
 
     def label_counts_csv(self) -> str:
-        """Label counts, one row per client, as ``clustpsi diagnose`` reads them."""
+        """Label counts as CSV, one row per client, as ``clustpsi diagnose`` reads them."""
         found = self.diagnosis
         table = pd.DataFrame(found.counts, columns=list(found.class_names))
         table.insert(0, "client", list(found.client_names), allow_duplicates=True)
         return _csv(table)
 
     def clusters_csv(self) -> str:
-        """One row per client: samples, PSI, cluster, and the classes that set it apart."""
+        """Clusters as CSV, one row per client: samples, PSI, cluster, and the classes that drive its PSI."""
         return _csv(self.diagnosis.clients())
 
 
@@ -109,7 +109,7 @@ def _csv(table: pd.DataFrame) -> str:
 
 
 class Views:
-    """Computes what the page shows; what does not change when a control moves is not computed again."""
+    """Computes what the page shows; what a control does not change is not computed again."""
 
     def __init__(self, library: Library) -> None:
         self.library = library

@@ -1,4 +1,4 @@
-"""Features: what a model takes, learned from summaries that each client makes of its own rows."""
+"""Features: the input of a model.  They are fitted from summaries that each client makes of its own rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +31,7 @@ _KINDS: dict[str, type[Fitted[Any]]] = {kind.kind: kind for kind in (ArrayFeatur
 
 
 def fitted_from_dict(values: Mapping[str, Any]) -> Fitted[Any]:
-    """The fitted features whose ``as_dict`` gave this.
+    """The fitted features from the result of their ``as_dict``.
 
     >>> features = ArrayFeatures((8, 8), divisor=16.0)
     >>> fitted_from_dict(features.as_dict()) == features

@@ -1,8 +1,8 @@
-"""How rows of data become the numbers that a model takes, in three steps that can happen in three places.
+"""How rows of data become the input of a model, in three steps that can happen in three places.
 
-Each client *summarizes* its own rows.  Summaries *merge*, in any order with the same result.  The merged summary is
-*fitted* into an object of plain data.  Its ``transform`` gives the features of any rows of that kind: on every client,
-in the simulator, and for new rows.
+Each client *summarizes* its own rows.  Summaries *merge*: in any order the result is the same.  Features are *fitted*
+from the merged summary, as an object of plain data.  Its ``transform`` gives the features of any rows of that kind: on
+every client, in the simulator, and for new rows.
 """
 
 from abc import ABC, abstractmethod
@@ -48,7 +48,7 @@ S = TypeVar("S", bound=Summary)
 
 
 class Fitted(ABC, Generic[R]):
-    """Fitted features: they know everything they need, as plain data."""
+    """Fitted features: they hold everything they need as plain data."""
 
     kind: str
 
@@ -63,11 +63,11 @@ class Fitted(ABC, Generic[R]):
 
     @abstractmethod
     def read(self, data: Any, where: str = "the data") -> R:
-        """Rows from a table, an array, images or texts; error messages call them ``where``."""
+        """Rows from a table, an array, images or texts; error messages name them by ``where``."""
 
     @abstractmethod
     def accept(self, features: "Features[Any, Any]", rows: Any) -> R:
-        """Rows that were read for other features as these take them; a sentence if they do not fit."""
+        """Rows that were read for other features, in the form that these need; raises if they do not fit."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Features(ABC, Generic[R, S]):
 
     @abstractmethod
     def summary_from_dict(self, values: Mapping[str, Any]) -> S:
-        """The summary whose ``as_dict`` gave this."""
+        """The summary from the result of its ``as_dict``."""
 
     @abstractmethod
     def fit(self, summary: S) -> Fitted[R]: ...
@@ -98,7 +98,7 @@ class Features(ABC, Generic[R, S]):
 
 @dataclass(frozen=True)
 class Nothing(Summary):
-    """What is learned where nothing has to be."""
+    """The summary for features that need nothing from the rows."""
 
     def merge(self, other: Self) -> Self:
         return self

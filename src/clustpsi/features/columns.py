@@ -1,7 +1,7 @@
 """What the columns of a table are: numbers, dates, categories, identifiers.
 
-Reading ends here: a typed column has a number or a category for every row, and a description of what it was read as.
-How models take them is decided in :mod:`clustpsi.features.table`.
+The result is a typed column: a number or a category for every row, and a description of what it was read as.
+:mod:`clustpsi.features.table` decides how models use it.
 """
 
 import datetime
@@ -21,7 +21,7 @@ from clustpsi.features import written
 if TYPE_CHECKING:
     import pandas as pd
 
-MANY_KINDS = 50  # a category that has more kinds than this, and more than half as many as rows, names rows
+MANY_KINDS = 50  # a category with more kinds than this, and more than half as many as rows, identifies rows
 SHOWN = 12  # columns of a kind that are named one by one
 LONGEST = 30  # characters of a value that are shown
 
@@ -32,7 +32,7 @@ ORDER = (
 )
 OMITTED = ("identifier", "unsupported")
 
-# Names of columns that name rows: saved indexes, and what ends in such a word, as in customerID and row_id.
+# Names of columns that identify rows: saved indexes, and names that end in such a word, as customerID and row_id do.
 SAVED_INDEX = re.compile(r"unnamed: \d+|__index_level_\d+__", re.IGNORECASE)
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 ID_WORDS = frozenset(("id", "ids", "idx", "index", "uuid", "guid", "key", "rowid", "rownumber", "no", "nr"))
@@ -66,7 +66,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers, dates among them; NaN is a gap.  ``form`` is how they are written, if they are."""
+    """A column of numbers or dates; NaN is a gap.  ``form`` says how they are written, if the column holds texts."""
 
     column: Column
     values: NDArray[np.float64]
@@ -84,7 +84,7 @@ class Categories:
 
 @dataclass(frozen=True)
 class Omitted:
-    """A column that is not a feature; it may be text, which the user has to name."""
+    """A column that is not a feature; it may be text, which is used only if the user names it."""
 
     column: Column
     may_be_text: bool = False
@@ -94,7 +94,7 @@ Typed = Numbers | Categories | Omitted
 
 
 def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) -> Typed:
-    """Find out what a column is.
+    """Find out the kind of a column.
 
     Parameters
     ----------
@@ -136,10 +136,9 @@ def _read_typed(values: "pd.Series[Any]", name: str, is_first: bool = False) -> 
 
 
 def numbers_of(values: "pd.Series[Any]", name: str, form: written.Form, where: str) -> NDArray[np.float64]:
-    """A column that must hold numbers or dates, as the column of that name did when features were fitted.
+    """A column that must hold numbers or dates, because the column of that name did when features were fitted.
 
-    How texts are read follows from ``form`` alone and never from the other rows, so that parts of a table are read as
-    the whole.
+    Only ``form`` decides how texts are read, and never the other rows.  So a part of a table is read like the whole.
     """
     import pandas as pd
 
@@ -176,14 +175,14 @@ def kinds_of(values: "pd.Series[Any]") -> tuple[NDArray[np.int32], tuple[str, ..
 
 
 def row_of(values: "pd.Series[Any]", place: int) -> int:
-    """The number, from 1, of a row in the table that these are rows of."""
+    """The number of a row in its table, counted from 1."""
     import pandas as pd
 
     return (int(values.index[place]) if isinstance(values.index, pd.RangeIndex) else place) + 1
 
 
 def known_name(name: str, known: Container[str | None]) -> str:
-    """What a name was called before, where another type of column wrote it otherwise: 1.0 or 01 for 1, true for True.
+    """The known spelling of a name that another type of column spells otherwise: 1 for 1.0 or 01, True for true.
 
     >>> [known_name(name, {"1", "2.5", "True"}) for name in ("1.0", "01", "2.50", "true", "x")]
     ['1', '1', '2.5', 'True', 'x']
@@ -198,7 +197,7 @@ def known_name(name: str, known: Container[str | None]) -> str:
 
 
 def nested(values: "pd.Series[Any]") -> str | None:
-    """What a column holds if these are not single values: lists, objects or bytes."""
+    """What a column holds if not single values: lists, objects or bytes."""
     types = _types(values)
     return next((what for what, kinds in NESTED.items() if any(issubclass(each, kinds) for each in types)), None)
 
@@ -225,12 +224,12 @@ def describe(columns: Sequence[Column]) -> list[str]:
 
 
 def _printable(name: str) -> str:
-    """A name that is safe to show: column names come from files and may have control characters."""
+    """A name that is safe to print: column names come from files and may contain control characters."""
     return name if name.isprintable() else repr(name)
 
 
 def _types(values: "pd.Series[Any]") -> set[type]:
-    """The types of what an object column holds."""
+    """The types of the values in an object column."""
     return set(map(type, values[values.notna()])) if values.dtype == object else set()
 
 
@@ -266,7 +265,7 @@ def _float(value: Any) -> float:
 
 
 def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Typed:
-    """Read a column of texts (or of true and false): numbers or dates if they are written so, else categories."""
+    """Read a column of texts (or of true and false): as numbers or dates if they look so, else as categories."""
     import pandas as pd
 
     codes, different = pd.factorize(values.astype(str).where(values.notna()))
@@ -317,7 +316,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _identifies(values: "pd.Series[Any]", name: str, is_first: bool) -> bool:
-    """Whether whole numbers name the rows: all differ, and the name says so or the first column counts the rows."""
+    """Whether whole numbers identify rows: all differ, and the name says so or the first column counts the rows."""
     if len(values) < 2 or not values.is_unique:
         return False
     numbers = values.to_numpy()
@@ -326,7 +325,7 @@ def _identifies(values: "pd.Series[Any]", name: str, is_first: bool) -> bool:
 
 
 def is_id_name(name: str) -> bool:
-    """Whether the name of a column says that it names rows.
+    """Whether the name of a column says that it identifies rows.
 
     >>> [is_id_name(name) for name in ("Unnamed: 0", "customerID", "row_id", "humid", "grid")]
     [True, True, True, False, False]

@@ -1,4 +1,4 @@
-"""Sums without rounding, so that they do not depend on the order in which parts are added."""
+"""Sums without rounding: they do not depend on the order in which parts are added."""
 
 import math
 from fractions import Fraction
@@ -54,7 +54,7 @@ def _scaled(value: int, shift: int) -> int:
 
 
 def _root(value: Fraction) -> float:
-    """The square root of a fraction, for fractions that doubles may not hold."""
+    """The square root of a fraction that may be too large or too small for a double."""
     if value == 0:
         return 0.0
     # Scale by an even power of two, so that the root of whole numbers has more than 53 bits.

@@ -1,4 +1,4 @@
-"""How often each of some names occurs: categories of a column, words of texts."""
+"""How often each name occurs: categories of a column, words of texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Frequencies:
     Attributes
     ----------
     counts
-        How often each name occurs; None stands for a missing one.
+        How often each name occurs; None stands for a missing name.
     ranks
         The number of each name, if the data set numbers its names in the same way everywhere.  Equally frequent names
         are ordered by their number, then by the alphabet.
@@ -57,7 +57,7 @@ class Frequencies:
 
         if number >= len(self.counts):
             return tuple(sorted(self.counts, key=order))
-        least = sorted(self.counts.values(), reverse=True)[number]  # of many words, most need not be put in order
+        least = sorted(self.counts.values(), reverse=True)[number]  # most words are rarer and need no sorting
         return tuple(sorted((name for name, count in self.counts.items() if count >= least), key=order)[:number])
 
     def as_dict(self) -> dict[str, Any]:

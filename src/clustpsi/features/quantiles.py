@@ -60,7 +60,7 @@ class Counts:
         return replace(added, is_noisy=True) if self.is_noisy or other.is_noisy else added
 
     def believed(self) -> NDArray[np.int64]:
-        """The counts; of noisy ones those that stand out, because most ranges hold noise alone."""
+        """The counts; if they are noisy, only those that stand out, because most ranges hold nothing but noise."""
         if not self.is_noisy:
             return self.counts
         return np.where(self.counts > 4 * np.median(np.abs(self.counts)), self.counts, 0)

@@ -1,4 +1,4 @@
-"""Tables: numbers are centred and scaled, gaps are marked, categories become one column per frequent kind."""
+"""Tables: numbers are centred and scaled, gaps are marked, a category becomes one column per frequent kind."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +24,7 @@ Scaling = Literal["standard", "robust"]
 class Kinds:
     """A column of categories: for each row the number of its category (-1: missing), and the categories by number.
 
-    ``is_ranked`` says that the data set has the same numbers everywhere, so that they can order equally frequent
-    categories.
+    ``is_ranked`` says that the numbers are the same at all clients, so that they can order equally frequent categories.
     """
 
     codes: NDArray[np.int32]
@@ -99,7 +98,7 @@ class NumberSummary:
 
     def as_dict(self) -> dict[str, Any]:
         plain: dict[str, Any] = {"known": self.known, "gaps": self.gaps}
-        if self.counts is None:  # as text: JSON's readers may round whole numbers of more than 53 bits
+        if self.counts is None:  # as text: JSON readers may round whole numbers of more than 53 bits
             return plain | {"total": hex(self.total), "squares": hex(self.squares)}
         return plain | {"counts": self.counts.as_dict()}
 
@@ -138,14 +137,14 @@ class TableFeatures(Features[TableRows, TableSummary]):
     numbers, categories
         Names of the columns.
     scaling
-        ``standard``: subtract the mean and divide by the standard deviation, which bounds the values of a column that
-        is nearly constant.  ``robust``: use the median and the interquartile range instead.
+        ``standard``: subtract the mean and divide by the standard deviation; this bounds the values of a nearly
+        constant column.  ``robust``: use the median and the interquartile range instead.
     marks_gaps
         Whether columns of numbers with gaps in the training rows get one more column that marks them.
     most_kinds
         The most kinds of a category with a column of their own; one more column takes all others.
     forms
-        How columns of numbers are written, where they may be texts.
+        How columns of numbers are written, if they may be texts.
     """
 
     numbers: tuple[str, ...]
@@ -211,7 +210,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class FittedTable(Fitted[TableRows]):
-    """Features of a table: scaled numbers, marks of gaps, and one column per kind, and one for other kinds."""
+    """Features of a table: scaled numbers, marks of gaps, one column per frequent kind, and one for the other kinds."""
 
     kind = "table"
     numbers: tuple[NumberColumn, ...]
@@ -295,7 +294,7 @@ def _unlike(column: str, what: str) -> ClustPSIError:
 
 
 def _as_known(kinds: Kinds, column: CategoryColumn) -> Kinds:
-    """Categories by the names that they had when features were fitted."""
+    """Categories under the names that they had when features were fitted."""
     from clustpsi.features.columns import known_name
 
     known = frozenset(column.kinds)

@@ -1,4 +1,4 @@
-"""Texts as tokens, for a vocabulary of the training rows' most frequent words."""
+"""Texts as tokens of a vocabulary: the most frequent words of the training rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class TextRows(Rows):
     words
         The words as UTF-8, one line per id; the line of id 0 is empty.
     is_ranked
-        Whether the data set has the same ids everywhere, so that they can order equally frequent words.
+        Whether the ids are the same at all clients, so that they can order equally frequent words.
     """
 
     ids: NDArray[np.int32]

@@ -1,6 +1,6 @@
-"""Numbers and dates as people write them: with a mark for a gap here and there, with signs of money, in local forms.
+"""Numbers and dates as people write them: with marks for gaps, with currency signs, in local forms.
 
-Both readers look at a column's different texts and at how often each occurs. They return None if the texts are
+Both readers look at a column's distinct texts and at how often each occurs.  They return None if the texts are
 something else: names, codes, sentences.
 """
 
@@ -26,13 +26,14 @@ MARKS = frozenset(
         "not available",
     ]
 )
-# Other marks must be few and rare, and stand beside more numbers than codes have: 1, 2, 3, 4+ stays a category.
+# Other marks must be few and rare, and the column must have more distinct numbers than codes do: 1, 2, 3, 4+ stays a
+# category.
 MOST_OTHER_MARKS = 3
 MOST_OTHER_SHARE = 0.05
 FEW_VALUES = 20
 LONGEST = 64  # characters of a number or a date
 EPOCH = datetime.date(1970, 1, 1).toordinal()
-LOOK = 100  # texts of a first look, which spares names and sentences the long one
+LOOK = 100  # texts to try first: names and sentences fail there, and need no full look
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 AFFIXED = re.compile(r"([-+]?)\s*([$€£¥]?)\s*([-+]?[\d.,eE+-]*\d[\d.,]*)\s*([%$€£¥]?)")
@@ -51,14 +52,14 @@ YEAR_LAST = re.compile(r"(?P<one>\d{1,2})(?P<sep>[-/.])(?P<two>\d{1,2})(?P=sep)(
 
 @dataclass(frozen=True)
 class Form:
-    """How a column's numbers or dates are written, so that other rows of it are read alike.
+    """How a column's numbers or dates are written, so that other rows are read in the same way.
 
     Attributes
     ----------
     is_date
         Whether they are dates.
     is_local
-        Whether numbers have a decimal comma, or dates with the year last the day before the month.
+        Whether numbers have a decimal comma or, in dates that end with the year, the day comes before the month.
     marks
         Texts that stand for a gap.
     """
@@ -68,7 +69,7 @@ class Form:
     marks: tuple[str, ...] = ()
 
     def read(self, texts: Sequence[str]) -> tuple[NDArray[np.float64], list[int]]:
-        """The numbers that texts stand for, NaN for a gap; and the places of texts that are neither.
+        """The numbers that texts stand for, NaN for a gap; and the positions of texts that are neither.
 
         >>> Form(is_local=True).read(["1,5", "7", "?", "much"])
         (array([1.5, 7. , nan, nan]), [3])
@@ -82,7 +83,7 @@ class Form:
     def _numbers(self, texts: Sequence[str]) -> NDArray[np.float64]:
         parsed = exact_numbers(texts)
         values = np.where(np.isfinite(parsed), parsed, np.nan)
-        if self.is_local:  # 1.234 is more than a thousand then
+        if self.is_local:  # then 1.234 means 1234
             values[:] = np.nan
         for place, match in _matches(AFFIXED, texts, np.isnan(values)).items():
             values[place] = _number(match[1] + match[3], self.is_local)
@@ -102,7 +103,7 @@ DATES = Form(is_date=True)
 
 @dataclass(frozen=True)
 class Written:
-    """A number for each text, NaN for one that marks a gap; their form; how numbers are written, where unusual."""
+    """A number for each text, NaN for a mark of a gap; their form; how numbers are written, if unusual."""
 
     values: NDArray[np.float64]
     form: Form
@@ -112,8 +113,8 @@ class Written:
 def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     """The numbers that texts stand for.
 
-    If all texts are plain numbers the result is None: readers of files turn such texts into numbers, so texts that are
-    left must be codes. Numbers with leading zeros are codes as well.
+    If all texts are plain numbers, the result is None: readers of files turn such texts into numbers, so those that
+    are still texts must be codes.  Numbers with leading zeros are codes as well.
 
     >>> numbers(["39", "?", "1,234"], np.array([5, 1, 1])).values.tolist()
     [39.0, nan, 1234.0]
@@ -125,7 +126,7 @@ def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     if not _mostly(texts, AFFIXED):
         return None
     parsed = exact_numbers(texts)
-    values = np.where(np.isfinite(parsed), parsed, np.nan)  # "inf" is a word
+    values = np.where(np.isfinite(parsed), parsed, np.nan)  # "inf" is a word here
     is_plain = ~np.isnan(values)
     others = _matches(AFFIXED, texts, ~is_plain)
     bare = {place: match[1] + match[3] for place, match in others.items()}
@@ -157,8 +158,8 @@ def _number(text: str, decimal_comma: bool) -> float:
 def dates(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     """Dates and times as days since 1970 in UTC; times without a zone count as UTC.
 
-    The year comes first or last. Where it is last, some date must tell the day from the month, unless points separate
-    them, which only day first has.
+    The year comes first or last.  If it is last, at least one date must show which part is the day.  Dates with points
+    need no such proof: they always start with the day.
 
     >>> dates(["1970-01-03", "1970-01-01 12:00", "?"], np.array([5, 1, 1])).values.tolist()
     [2.0, 0.5, nan]
@@ -211,13 +212,13 @@ def days(moments: "pd.Series[Any]") -> NDArray[np.float64]:
     """Dates and times as days since 1970 in UTC; NaN where there is no date."""
     import pandas as pd
 
-    # In microseconds whatever they come in, so that equal moments give equal bits; nanoseconds end in the year 2262.
+    # Always in microseconds, so that equal moments give equal bits.  Nanoseconds would end in the year 2262.
     exact = pd.to_datetime(moments, utc=True).dt.tz_convert(None).to_numpy().astype("datetime64[us]")
     return np.asarray((exact - np.datetime64(0, "us")) / np.timedelta64(1, "D"), dtype=np.float64)
 
 
 def _mostly(texts: Sequence[str], form: re.Pattern[str]) -> bool:
-    """Whether half of the first texts have this form."""
+    """Whether at least half of the first texts have this form."""
     looked_at = [text for text in texts[:LOOK] if text.strip().lower() not in MARKS]
     fitting = _matches(form, looked_at, np.ones(len(looked_at), dtype=bool))
     return bool(looked_at) and 2 * len(fitting) >= len(looked_at)

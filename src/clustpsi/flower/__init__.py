@@ -1,4 +1,4 @@
-"""A federation on Flower: all that imports ``flwr``, which only carries messages between a server and its nodes.
+"""A federation on Flower.  Only this package imports ``flwr``, which carries messages between a server and its nodes.
 
 ServerApp: :mod:`clustpsi.flower.server`.  ClientApp: :mod:`clustpsi.flower.client`.  Clients with a model of
 their own: :func:`client_app`.
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
 
 
 def check_installed() -> None:
-    """Raise a sentence where Flower is not there."""
+    """Raise a clear error if Flower is not installed."""
     try:
         import_module("flwr.app")
     except ImportError:

@@ -1,7 +1,7 @@
-"""The ClientApp of nodes that train clustpsi's models: hands every message to the node and its answer back.
+"""The ClientApp of nodes that train clustpsi's models: it passes every message to the node and returns its answer.
 
-Flower starts a process for each message.  So a node that was started with ``clustpsi federation node`` keeps its rows
-and compiled programs in a process of its own, which this app asks; without one it reads the rows each time.
+Flower starts a process for each message.  So ``clustpsi federation node`` keeps the node's rows and compiled programs
+in a separate process, which this app asks.  Without that process the app reads the rows for each message.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def _answer(envelope: Envelope, context: Context) -> Envelope:
         from clustpsi.flower.worker import ask
 
         return ask(str(socket), dict(context.run_config), envelope)
-    from clustpsi.flower.sources import node_for  # here, because it reads tables, which the process need not
+    from clustpsi.flower.sources import node_for  # imported here: it loads what reading tables needs
 
     node = node_for(context.node_config, context.run_config, secret_of(context))
     node.held.keep(kept_arrays(context.state))

@@ -1,4 +1,4 @@
-"""SuperLinks, SuperNodes and runs as processes: the commands of Flower that clustpsi gives."""
+"""SuperLinks, SuperNodes and runs as processes: how clustpsi calls Flower's commands."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ from clustpsi.flower.processes import (
 from clustpsi.flower.settings import Settings, write_app
 from clustpsi.flower.worker import Worker
 
-START_SECONDS = 60.0  # that a SuperLink has to listen
+START_SECONDS = 60.0  # within which a new SuperLink must listen
 SUPERNODE = (sys.executable, "-m", "clustpsi.flower.supernode")
 REFUSED = "Failed to activate SuperNode"  # what Flower says of a node whose key it does not know
 MAKE_CERTIFICATE = "make one with openssl"
@@ -41,7 +41,7 @@ class Connection:
     address
         host:port.
     root_certificates
-        Of whom its certificate must be; None for a connection without TLS.
+        File of the authority that must have signed its certificate; None for a connection without TLS.
     """
 
     address: str
@@ -56,14 +56,14 @@ class Connection:
 
     @property
     def arguments(self) -> list[str]:
-        """For ``flower-supernode``."""
+        """Arguments for ``flower-supernode``."""
         if self.root_certificates is None:
             return ["--insecure", "--superlink", self.address]
         return ["--root-certificates", str(self.root_certificates.resolve()), "--superlink", self.address]
 
     @property
     def toml(self) -> str:
-        """For ``flwr``."""
+        """Configuration for ``flwr``."""
         tls = "insecure = true"
         if self.root_certificates is not None:
             tls = f"root-certificates = {json.dumps(str(self.root_certificates.resolve()))}"
@@ -97,7 +97,7 @@ def run_node(
 ) -> int:
     """Serve as a node until stopped; gives the exit code of Flower's SuperNode.
 
-    This process keeps the rows and compiled programs; the SuperNode it starts carries messages.
+    This process keeps the rows and compiled programs; the SuperNode that it starts carries the messages.
     """
     command = [*SUPERNODE, *connection.arguments]
     if private_key is not None:
@@ -129,7 +129,7 @@ def run_node(
 
 
 class Federation:
-    """A SuperLink and what runs on it, as processes of this machine."""
+    """A SuperLink and its nodes, as processes on this machine."""
 
     def __init__(self, processes: Processes, folder: Path, port: int) -> None:
         self._processes, self._folder = processes, folder
@@ -177,7 +177,7 @@ class Federation:
         nodes: Sequence[str] = (),
         client: Path | None = None,
     ) -> Path:
-        """Submit a run and wait for its end; ``heard`` is told of its events.  Gives its folder."""
+        """Submit a run and wait until it ends; ``heard`` gets its events.  Gives the run's folder."""
         self._runs += 1
         events = self._folder / f"events-{self._runs}"
         settings = replace(settings, events=str(events), output=str(Path(settings.output).resolve()))
@@ -201,7 +201,7 @@ class Federation:
                 else:
                     started_all = started_all or event["event"] == "progress"
                     heard(event)
-            # Before the first round every node is needed; afterwards the run decides how many are.
+            # Before the first round every node is needed; after it the run decides how many it needs.
             self.check(("superlink",) if started_all else ("superlink", *nodes))
             if process is not None and not is_alive(process):
                 unread = events.read_text(encoding="utf-8").splitlines(keepends=True)[read:]
@@ -213,7 +213,7 @@ class Federation:
 def submit(
     connection: Connection, settings: Settings, folder: Path, *, follow: bool = False, client: Path | None = None
 ) -> None:
-    """Hand a run over to a SuperLink; ``follow`` shows what its server logs until it ends."""
+    """Submit a run to a SuperLink; ``follow`` shows the log of the run's server until the run ends."""
     app = folder / "app"
     write_app(app, settings, client)
     env = _flwr(connection, folder)
@@ -229,7 +229,7 @@ def submit(
 
 
 def register(connection: Connection, keys: Sequence[Path]) -> None:
-    """Have a SuperLink take nodes with these public keys."""
+    """Have a SuperLink accept nodes with these public keys."""
     with _folder() as folder:
         for key in keys:
             path = check_file(key, "public key", "it is beside the private one that ssh-keygen made")
@@ -246,10 +246,10 @@ def _flwr(connection: Connection, folder: Path) -> dict[str, str]:
 
 
 def _flower(command: Sequence[str], env: Mapping[str, str], what: str) -> None:
-    """Run a command of Flower; what it says counts only if it fails."""
+    """Run a command of Flower; its output is shown only if it fails."""
     done = subprocess.run([*command, "--format", "json"], env=dict(env), check=False, capture_output=True, text=True)
     said = done.stdout + done.stderr
-    try:  # Flower ends with 0 whatever has become of what it was asked for, and says it in JSON
+    try:  # Flower's exit code is 0 even if it failed; its JSON tells
         answer = json.loads(done.stdout)
         taken, said = answer["success"], answer.get("error-message") or said
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -259,7 +259,7 @@ def _flower(command: Sequence[str], env: Mapping[str, str], what: str) -> None:
 
 
 def _check_status(listed: bytes) -> None:
-    """Flower's command ends with 0 whatever became of the run."""
+    """Raise if the run failed: the exit code of Flower's command is 0 even then."""
     try:
         runs = json.loads(listed)["runs"]
         status = max(runs, key=lambda each: each.get("pending-at", ""))["status"]
@@ -271,7 +271,7 @@ def _check_status(listed: bytes) -> None:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder that only this user can enter, and that goes at the end."""
+    """A temporary folder that only this user can enter."""
     folder = Path(tempfile.mkdtemp(prefix="clustpsi-"))
     try:
         yield folder

@@ -1,6 +1,6 @@
-"""A Grid inside this process: the same ServerApp and ClientApp as over a SuperLink, without processes or a network.
+"""A Grid inside this process: runs the same ServerApp and ClientApps as a SuperLink, without processes or a network.
 
-For tests, and to try an app before it is deployed.
+Use it in tests, or to try an app before you deploy it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,9 +23,9 @@ class LocalGrid(Grid):
     apps
         The ClientApp of every node, by the node's number.
     node_config
-        Of every node.
+        Configuration of every node, by the node's number.
     run_config
-        Of the run.
+        Configuration of the run.
     """
 
     def __init__(

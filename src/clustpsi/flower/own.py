@@ -1,4 +1,4 @@
-"""Bring your own client: three plain functions, in any framework, as a ClientApp."""
+"""Your own client in any framework: three plain functions become a ClientApp."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from clustpsi.nodes.own import OwnClient, OwnNode
 
 
 def client_app(**functions: Any) -> ClientApp:
-    """A ClientApp from three plain functions, and one that gives the initial model.
+    """A ClientApp from three plain functions and a fourth that gives the initial model.
 
     Parameters
     ----------
     functions
         The attributes of :class:`~clustpsi.nodes.own.OwnClient`: ``label_counts``, ``train``, ``evaluate`` and
-        ``initial``; ``losses``, ``takes`` and ``model`` if there is something to say.
+        ``initial``; optionally ``losses``, ``takes`` and ``model``.
     """
     client = OwnClient(**functions)
 

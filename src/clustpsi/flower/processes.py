@@ -1,4 +1,4 @@
-"""Flower's processes on this machine: started with everything off that calls home, and stopped whatever happens."""
+"""Flower's processes on this machine: started without telemetry and update checks, and stopped whatever happens."""
 
 import contextlib
 import ctypes
@@ -17,10 +17,10 @@ from uuid import uuid4
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import make_folder
 
-STOP_SECONDS = 8.0  # that processes have to end before they are killed
+STOP_SECONDS = 8.0  # within which processes must end before they are killed
 LOOPBACK = "127.0.0.1"
 
-# What clustpsi sets unless the user has: no telemetry, no look for updates, and quick looks for work.
+# What clustpsi sets unless the user has set it: no telemetry, no update checks, and frequent checks for work.
 DEFAULTS = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -29,12 +29,12 @@ DEFAULTS = {
 
 
 def environment(home: Path | None = None) -> dict[str, str]:
-    """The environment of Flower's processes; what the user has set stays.
+    """The environment of Flower's processes; variables that the user has set stay as they are.
 
     Parameters
     ----------
     home
-        Flower's folder, where the user names none.
+        Flower's folder, used if the user has set none.
     """
     beside = str(Path(sys.executable).parent)  # Flower's programs start each other by their bare names
     own = {"PATH": os.pathsep.join([beside, os.environ.get("PATH", "")])}
@@ -53,14 +53,14 @@ def program(name: str) -> str:
 
 
 def check_file(path: Path, what: str, how: str) -> Path:
-    """A certificate or key that must be there."""
+    """The path of a certificate or key; raises if the file does not exist."""
     if not path.is_file():
         raise ClustPSIError(f"there is no {what} {path}: {how} (see the documentation, Federation)")
     return path.resolve()
 
 
 def check_port(port: int, host: str = LOOPBACK) -> int:
-    """A port that is free; 0 for any."""
+    """The port, if it is free; for port 0, any free port."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -74,10 +74,10 @@ def check_port(port: int, host: str = LOOPBACK) -> int:
 
 
 class Processes:
-    """Processes that end with this one.
+    """Processes that end when this one ends.
 
-    Flower's programs start others in sessions of their own, which may outlive them.  So all have a mark in their
-    environment, which whatever they start inherits.
+    Flower's programs start other processes in new sessions, which may outlive them.  So all of them get a mark in their
+    environment, and every process that they start inherits it.
     """
 
     def __init__(self, env: Mapping[str, str], logs: Path) -> None:
@@ -86,7 +86,7 @@ class Processes:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, command: Sequence[str], **env: str) -> subprocess.Popen[bytes]:
-        """Start a process; what it says goes to a log of its name."""
+        """Start a process; its output goes to a log with its name."""
         make_folder(self._logs)
         with self.log(name).open("ab") as log:
             process = subprocess.Popen(
@@ -105,7 +105,7 @@ class Processes:
         return self._logs / f"{name}.log"
 
     def said(self, name: str) -> str:
-        """The last words of a process."""
+        """The last lines of a process's log."""
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self.log(name).read_text(errors="replace").splitlines()]
             worth = [line for line in lines if line and not line.startswith(("File ", "Traceback", "^", "~"))]
@@ -119,7 +119,7 @@ class Processes:
         return {name: code for name, code in codes.items() if code is not None}
 
     def stop(self, names: Sequence[str] | None = None) -> None:
-        """End processes, kindly, then not; at the end, when all are to stop, with whatever any of them has started."""
+        """Ask processes to end, then kill them; without names, all of them and every process that they started."""
         chosen = [name for name in (list(self._running) if names is None else names) if name in self._running]
         groups = {name: self._running[name] for name in chosen}
         for process in groups.values():
@@ -129,21 +129,21 @@ class Processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, end - time.monotonic()))
         for name, process in groups.items():
-            _signal(process, signal.SIGKILL)  # whatever of its group is left
+            _signal(process, signal.SIGKILL)  # what is left of its group
             process.wait()
             del self._running[name]
         end = time.monotonic() + STOP_SECONDS
         while not self._running and (left := self._marked()) and time.monotonic() < end:
-            for number in left:  # again, because they may be starting others
+            for number in left:  # repeated, because they may start others meanwhile
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
             time.sleep(0.02)
 
     def _marked(self) -> list[int]:
-        """Processes that have the mark; none where the system does not show them."""
+        """Processes with the mark; empty on systems that do not show it."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it is gone, or somebody else's
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 if self._mark.encode() in (folder / "environ").read_bytes():
                     found.append(int(folder.name))
         return found
@@ -151,7 +151,7 @@ class Processes:
     @classmethod
     @contextlib.contextmanager
     def of(cls, env: Mapping[str, str], logs: Path) -> Iterator["Processes"]:
-        """Processes that are stopped at the end."""
+        """Processes that are stopped when the context ends."""
         processes = cls(env, logs)
         try:
             yield processes
@@ -160,7 +160,7 @@ class Processes:
 
 
 def wait_until(ready: Callable[[], bool], seconds: float, check: Callable[[], Any] = lambda: None) -> bool:
-    """Whether something becomes true in time; ``check`` may raise meanwhile."""
+    """Wait until ``ready`` is true; gives whether it was in time.  ``check`` may raise in between."""
     end = time.monotonic() + seconds
     while not ready():
         check()
@@ -171,7 +171,7 @@ def wait_until(ready: Callable[[], bool], seconds: float, check: Callable[[], An
 
 
 def listens(port: int, host: str = LOOPBACK) -> bool:
-    """Whether somebody listens at a port."""
+    """Whether a process listens at a port."""
     try:
         with socket.create_connection((host, port), timeout=0.5):
             return True
@@ -180,7 +180,7 @@ def listens(port: int, host: str = LOOPBACK) -> bool:
 
 
 def is_alive(number: int) -> bool:
-    """Whether a process, which need not be this one's child, still runs; True where the system does not show it.
+    """Whether a process still runs; it need not be a child of this one.  True if the system does not tell.
 
     >>> is_alive(os.getpid())
     True
@@ -191,7 +191,7 @@ def is_alive(number: int) -> bool:
         state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state not in "ZX"  # ended, though whoever started it has not asked about it
+    return state not in "ZX"  # ended, even if its parent has not collected it yet
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
@@ -200,5 +200,5 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ask the kernel to end this process when its parent is gone, even if that is killed."""
+    """Ask the kernel to end this process when its parent ends, even if the parent is killed."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

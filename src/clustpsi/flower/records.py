@@ -1,4 +1,4 @@
-"""Envelopes as Flower's records, and what apps keep in their state between messages."""
+"""Envelopes as Flower's records, and the arrays that apps keep in their state between messages."""
 
 import secrets
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def as_envelope(records: RecordDict) -> Envelope:
         text: Any = records.config_records[_KEY][_TEXT]
         arrays: Any = records.array_records.get(_ARRAYS, {})
         return Envelope(str(text), {name: each.numpy() for name, each in arrays.items()})
-    except Exception as error:  # whatever somebody else's app has put there
+    except Exception as error:  # another app may have sent anything
         raise Undecodable(f"the message is none of clustpsi's ({error!r})") from None
 
 
@@ -40,7 +40,7 @@ def kept_arrays(state: RecordDict) -> dict[str, Any]:
 
 
 def secret_of(context: Context) -> str:
-    """What a node's noise is made from: drawn once in a run, and never told."""
+    """The secret from which a node makes its noise: drawn once per run, and never sent."""
     if _MEMORY not in context.state.config_records:
         context.state[_MEMORY] = ConfigRecord({"secret": secrets.token_hex(16)})
     return str(context.state.config_records[_MEMORY]["secret"])

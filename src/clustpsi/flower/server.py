@@ -1,4 +1,4 @@
-"""The ServerApp: a method's run over Flower's Grid, from its settings to its folder of results."""
+"""The ServerApp: carries out a run over Flower's Grid, from its settings to the folder with its results."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ def federate(grid: Grid, settings: Settings, tell: Any = lambda event, **values:
     settings
         The run.
     tell
-        Told of events by name, with values.
+        Called for each event, with its name and values.
     """
     config, store = of_nodes(settings.config).checked(), Store(Path(settings.output))
     transport = GridTransport(grid, lifetime=10 * settings.patience.deadline)
@@ -76,19 +76,19 @@ def federate(grid: Grid, settings: Settings, tell: Any = lambda event, **values:
             resume=settings.resume,
             fresh=settings.fresh,
             save_models=settings.save_models,
-            save_rounds=True,  # a round is many people's work
+            save_rounds=True,  # a round takes the work of many machines
             watch=watch,
         )
     finally:
         cell.server.close()
         folder = store.folder(cell.identified(config))
-        if folder.finished or not folder.exists:  # there is nothing to go on with
+        if folder.finished or not folder.exists:  # nothing is left to resume
             memory.unlink(missing_ok=True)
 
 
 @contextmanager
 def _told(path: str) -> Iterator[Any]:
-    """Gives a function that writes events, and what is logged, to a file, if there is one."""
+    """Gives a function that writes events to a file, if one is named; the log goes there too."""
     if not path:
         yield lambda event, **values: None
         return

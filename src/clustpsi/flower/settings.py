@@ -1,4 +1,4 @@
-"""A run's settings as Flower's run configuration: keys in kebab-case, an empty text where nothing is said."""
+"""A run's settings as Flower's run configuration: keys in kebab-case, an empty text for a setting that is not given."""
 
 import json
 import shutil
@@ -18,24 +18,24 @@ Plain = bool | int | float | str
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a federated run needs to be told.
+    """All settings of a federated run.
 
     Attributes
     ----------
     config
         The run.
     nodes
-        How many nodes must be there.
+        How many nodes the run needs.
     patience
         How long to wait for nodes.
     classes
-        All that there may be; empty: those that the nodes have.
+        All classes; empty: those that the nodes have.
     output
-        Folder of runs, on the machine of the server.
+        Folder of runs, on the server's machine.
     resume, fresh, save_models
-        As of ``clustpsi run``.
+        As in ``clustpsi run``.
     events
-        File for what happens, a line of JSON each; empty for none.
+        File for events, one line of JSON per event; empty for no file.
     """
 
     config: Config
@@ -49,7 +49,7 @@ class Settings:
     events: str = ""
 
     def as_run_config(self) -> dict[str, Plain]:
-        """For Flower, which knows bool, int, float and text."""
+        """The settings for Flower, which only knows bool, int, float and text."""
         own = {
             **{name: getattr(self.config, name) for name in _config_types()},
             **{name: getattr(self.patience, name) for name in _PATIENCE},
@@ -60,7 +60,7 @@ class Settings:
 
     @classmethod
     def of(cls, run_config: Mapping[str, Any]) -> "Settings":
-        """From Flower's run configuration; keys of other apps' are refused with a sentence."""
+        """The settings from Flower's run configuration; an unknown key is an error."""
         values = {key.replace("-", "_"): value for key, value in run_config.items()}
         types = _config_types() | _PATIENCE | _OTHERS | {"classes": str}
         for key in values:
@@ -83,14 +83,14 @@ _OTHERS: dict[str, type] = {
 
 
 def of_nodes(config: Config) -> Config:
-    """A run whose nodes are its clients, where they have files of their own."""
+    """A run whose clients are nodes with files of their own."""
     if not is_file_name(config.dataset):
         return config
     return replace(config, partitioner="natural", num_clients=None, non_iid_param=None)
 
 
 def app_files(settings: Settings, client: str) -> dict[str, str]:
-    """The files of the Flower app that carries out a run, by name; ``client`` is where the ClientApp is."""
+    """The files of the Flower app that carries out a run, by name; ``client`` names the ClientApp (module:object)."""
     config = "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.as_run_config().items())
     return {
         "pyproject.toml": f"""[build-system]
@@ -119,7 +119,7 @@ clientapp = "{client}"
 
 
 def write_app(folder: Path, settings: Settings, client: Path | None = None) -> None:
-    """Write the Flower app of a run; ``client`` is a Python file whose ``app`` is the ClientApp, if it is not ours."""
+    """Write the Flower app of a run; ``client`` is a Python file whose ``app`` replaces clustpsi's ClientApp."""
     where = "clustpsi.flower.client:app"
     folder.mkdir(parents=True, exist_ok=True)
     if client is not None:
@@ -144,7 +144,7 @@ def _plain(hint: Any) -> type:
 
 
 def _parsed(key: str, value: Any, wanted: type) -> Any:
-    """A value as the setting's type; numbers may have been written as texts, and whole ones without a point."""
+    """A value in the setting's type; a number may be written as text, and a float without a point."""
     try:
         if wanted is bool:
             if value not in (True, False, "true", "false"):

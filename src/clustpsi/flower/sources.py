@@ -1,8 +1,8 @@
-"""Which rows a node has, from its own configuration and the run's.
+"""Which rows a node has: decided by its own configuration and that of the run.
 
-A node's configuration (``--node-config``) names its file: ``data``, and where they differ from the run's ``label``,
-``text``, ``drop``, ``sep``, ``no-header``, ``drop-unlabelled``; ``name`` is what the client is called.  With
-``partition-id`` and ``num-partitions`` instead, the node has a part of the run's data set.
+A node's configuration (``--node-config``) names its file: ``data``.  It may also give ``label``, ``text``, ``drop``,
+``sep``, ``no-header`` and ``drop-unlabelled``, if they differ from the run's.  ``name`` is the client's name.  With
+``partition-id`` and ``num-partitions`` instead, the node gets a part of the run's data set.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ OWN_READING = ("label", "text", "drop", "sep", "no-header", "drop-unlabelled")
 
 
 def node_for(node_config: Mapping[str, Any], run_config: Mapping[str, Any], secret: str) -> Node:
-    """A node with its rows; ``secret`` is what its noise is made from."""
+    """A node with its rows; it makes its noise from ``secret``."""
     return Node(data_of(node_config, run_config), secret=secret)
 
 
@@ -53,7 +53,7 @@ def data_of(node_config: Mapping[str, Any], run_config: Mapping[str, Any]) -> No
 
 @lru_cache(maxsize=1)
 def _federation(config: Config, data_dir: Any) -> Federation:
-    """All clients of a data set on this machine."""
+    """All clients, from a data set on this machine."""
     config = config.checked()
     assert config.partitioner is not None
     dataset = Sources(None if data_dir is None else Path(data_dir)).load(config)

@@ -1,6 +1,7 @@
-"""``python -m clustpsi.flower.supernode``: Flower's SuperNode, which looks for messages sooner while a run is on.
+"""``python -m clustpsi.flower.supernode``: Flower's SuperNode, but it checks for messages more often during a run.
 
-Flower's own sleeps three seconds whenever it finds no message, twice in every round, and has no setting for it.
+Flower's own SuperNode sleeps three seconds whenever it finds no message, twice in every round.  It has no setting for
+this.
 """
 
 import sys
@@ -12,13 +13,13 @@ from typing import Any
 from flwr.supernode import start_client_internal  # no public way to change how long it sleeps
 from flwr.supernode.cli import flower_supernode
 
-SHORTEST = 0.1  # seconds between two looks, at first
-GROWTH = 1.2  # with each that finds nothing, up to what Flower sleeps, so that idle nodes do not keep a SuperLink busy
-IDLE = 1.0  # seconds of sleep from which on Flower waits for a message, and not for its own answer to one
+SHORTEST = 0.1  # seconds before the first check
+GROWTH = 1.2  # factor after each check that finds nothing, up to Flower's sleep: idle nodes must not load a SuperLink
+IDLE = 1.0  # a sleep of at least so many seconds waits for a message; a shorter one waits for the node's own answer
 
 
 class Sleep:
-    """How long to sleep in the place of Flower's sleep.
+    """Sleeps instead of Flower's sleep, for a shorter time.
 
     >>> slept = []
     >>> sleep = Sleep(slept.append)
@@ -37,7 +38,7 @@ class Sleep:
 
 
 def main() -> None:
-    """Serve as a SuperNode, with the arguments of Flower's command."""
+    """Run as a SuperNode, with the arguments of Flower's command."""
     vars(start_client_internal)["time"] = SimpleNamespace(sleep=Sleep())
     sys.argv[0] = "flower-supernode"
     flower_supernode()

@@ -1,4 +1,4 @@
-"""Flower's Grid as the way to nodes."""
+"""Flower's Grid as the transport of messages to nodes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,7 +17,7 @@ class GridTransport:
     grid
         Flower's way to its nodes.
     lifetime
-        Seconds after which a message is void: nobody waits for its answer any more.
+        Seconds after which a message expires, because the server no longer waits for its answer.
     """
 
     def __init__(self, grid: Grid, lifetime: float) -> None:
@@ -28,14 +28,14 @@ class GridTransport:
         return set(self._grid.get_node_ids())
 
     def send(self, messages: Mapping[int, Envelope], kind: str, group: str) -> dict[str, int]:
-        """One message to each node: a push for each, because Flower bounds the size of one."""
+        """Send one message to each node: each in a push of its own, because Flower limits the size of a push."""
         tickets: dict[str, int] = {}
         for node, envelope in messages.items():
             message = Message(
                 as_records(envelope), dst_node_id=node, message_type=kind, group_id=group, ttl=self._lifetime
             )
             (ticket,) = self._grid.push_messages([message]) or (None,)
-            # Flower gives no ticket for what it does not take: such a node will not answer.
+            # Flower gives no ticket for a message that it refuses: that node will not answer.
             tickets[ticket or f"refused-{node}"] = node
         return tickets
 

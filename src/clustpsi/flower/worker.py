@@ -1,6 +1,6 @@
 """A process that keeps a node's rows and compiled programs between messages.
 
-The ClientApp asks it over a socket of this machine, in a folder that only this user can enter.
+The ClientApp asks it over a local socket, in a folder that only this user can enter.
 """
 
 import json
@@ -38,7 +38,7 @@ class Worker:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._is_closed = True
         self._listener.close()
 
@@ -47,7 +47,7 @@ class Worker:
             try:
                 with self._listener.accept() as connection:
                     self._answer(connection)
-            except (OSError, EOFError, ValueError, Undecodable):  # who asked is gone or asks rubbish, or this one ends
+            except (OSError, EOFError, ValueError, Undecodable):  # the caller is gone or sent garbage, or close()
                 continue
 
     def _answer(self, connection: "Connection[Any, Any]") -> None:
@@ -55,7 +55,7 @@ class Worker:
         connection.send_bytes(pack(self.handle(run_config, envelope)))
 
     def handle(self, run_config: Mapping[str, Any], envelope: Envelope) -> Envelope:
-        """The node's answer in a run."""
+        """The node's answer to a message of a run."""
         from clustpsi.flower.sources import node_for
         from clustpsi.nodes.node import refusal
 
@@ -65,7 +65,7 @@ class Worker:
                 node.close()
             try:
                 self._nodes = {key: node_for(self._node_config, run_config, self._secret)}
-            except Exception as error:  # whatever its rows are like, the server gets an answer
+            except Exception as error:  # the server gets an answer, whatever is wrong with the rows
                 return refusal(str(error) if isinstance(error, ClustPSIError) else repr(error))
         answer: Envelope = self._nodes[key].handle(envelope)
         return answer
@@ -75,7 +75,7 @@ _ELSEWHERE = ("resume", "fresh", "events", "output", "comm-rounds", "deadline", 
 
 
 def ask(socket: str, run_config: Mapping[str, Any], envelope: Envelope) -> Envelope:
-    """What the node behind a socket answers."""
+    """The answer of the node behind a socket."""
     try:
         with Client(socket, family="AF_UNIX") as connection:
             connection.send_bytes(json.dumps(dict(run_config)).encode())

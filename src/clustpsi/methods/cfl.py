@@ -47,7 +47,7 @@ class CFL(Method):
     warmup: int | None = option(None, "first round that may split (default: 1; relative: a quarter of T)", least=0)
     linkage: str = option(
         "optimal",
-        "bipartition: least largest cosine across, or the released code's complete linkage",
+        "how a cluster is cut in two: least largest cosine between the halves, or complete linkage as in released code",
         choices=("optimal", "complete"),
     )
 

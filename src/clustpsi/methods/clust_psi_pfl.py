@@ -54,7 +54,7 @@ class ClustPSIPFL(Method):
         choices=("best", "plain"),
     )
     min_wpsi: float = option(
-        0.0, "with less WPSI than this above chance all clients stay together (0.1: 'no significant shift')", least=0
+        0.0, "all clients stay together if WPSI is less than this above chance (0.1: 'no significant shift')", least=0
     )
     min_clarity: float = option(
         0.0,

@@ -28,7 +28,9 @@ class SingleModel(Method):
     """
 
     average_over: str = option(
-        "all", "whom the mean of a parameter is over: all who trained, or who moved it", choices=("all", "movers")
+        "all",
+        "average each parameter over all clients that trained, or those that changed it",
+        choices=("all", "movers"),
     )
 
     def prepare(self, setting: Setting, model: Model) -> Work[State]:

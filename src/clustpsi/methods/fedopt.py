@@ -126,7 +126,7 @@ class FedAdam(FedOpt):
 
     beta2: float = option(0.99, "decay of the second moment v", least=0, most=1)
     bias_correction: str = option(
-        "flower", "factor on eta: Flower's, or the none of the method's paper", choices=("flower", "none")
+        "flower", "correction of eta: Flower's, or none as in the method's paper", choices=("flower", "none")
     )
 
     def second_moment(self, v: Vector, squared: Vector) -> Vector:

@@ -23,7 +23,7 @@ class FedRS(SingleModel):
     idea: ClassVar[str] = "FedAvg with the logits of classes that a client lacks scaled down in its loss"
     paper: ClassVar[str] = "Li and Zhan, KDD 2021"
 
-    alpha_fedrs: float = option(0.5, "alpha, what the logits of absent classes are multiplied by", least=0, most=1)
+    alpha_fedrs: float = option(0.5, "alpha, factor of the logits of absent classes", least=0, most=1)
 
     def prepare(self, setting: Setting, model: Model) -> Work[State]:
         state = yield from super().prepare(setting, model)

@@ -30,12 +30,12 @@ class HACCS(SingleModel):
     rho_haccs: float = option(0.95, "weight of latency against loss in the choice of groups", least=0, most=1)
     haccs_loss: str = option(
         "participants",
-        "whose losses are known: last trained ones, or all, every round",
+        "whose losses the server knows: those of participants, or of all clients in every round",
         choices=("participants", "all"),
     )
     haccs_weights: str = option(
         "samples",
-        "of clients in the mean: numbers of samples, or the reference code's equal ones",
+        "weights of clients in the mean: numbers of samples, or equal ones as in the reference code",
         choices=("samples", "uniform"),
     )
     dp_eps: float | None = option(

@@ -26,7 +26,7 @@ class PoC(SingleModel):
     d_poc: int = option(8, "d, number of candidates", least=1)
     poc_rule: str = option(
         "q_of_d",
-        "who trains where d is not above m = qK: the worst qd of the d, or all d; or let d grow to 0.8 K",
+        "if d is at most m = qK: train the worst qd candidates, let d grow to 0.8 K, or train all d candidates",
         choices=("q_of_d", "scale_d", "all_d"),
     )
 

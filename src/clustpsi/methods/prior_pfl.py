@@ -60,22 +60,24 @@ class PriorPFL(FedAvgM):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"plain": before}
 
     average_over: str = option(
-        "movers", "whom the mean of a parameter is over: all who trained, or who moved it", choices=("all", "movers")
+        "movers",
+        "average each parameter over all clients that trained, or those that changed it",
+        choices=("all", "movers"),
     )
     prior_strength: float | None = option(
         None,
-        "a, how many samples of the federation's label mix are added to a client's own in use (default: what makes the "
-        "clients' counts most likely)",
+        "a, how many samples of the federation's label mix are added to a client's own counts (default: estimated from "
+        "the clients' counts)",
         least=0,
     )
     hold_out: float = option(
         0.05, "share of a client's training rows that it holds out to choose by; 0 switches all choices off", least=0,
         most=0.5,
     )  # fmt: skip
-    hold_out_rows: int = option(50_000, "held-out rows of all clients together, at most (one a client)", least=1)
-    calibrate: bool = option(True, "scale the model's logits next to the prior by held-out losses")
+    hold_out_rows: int = option(50_000, "most held-out rows of all clients together (each may hold out one)", least=1)
+    calibrate: bool = option(True, "choose by held-out losses how much the model's logits count next to the prior")
     calibrate_every: int = option(10, "rounds between two calibrations; the last round always is one", least=1)
-    earlier: bool = option(True, "go back to an earlier calibration's model where that is clearly better")
+    earlier: bool = option(True, "use the model of an earlier calibration if it is clearly better")
     personal: bool = option(True, "fine-tune the last model for each client, as long as that is clearly better")
     evidence: float = option(2.0, "standard errors by which a held-out gain must exceed 0 to be clear", least=0)
 

@@ -1,4 +1,4 @@
-"""Federations whose clients are elsewhere: what a node does on its own rows, and the server that nodes answer to.
+"""Federations whose clients are on other machines: what a node does with its own rows, and the server that asks it.
 
-Nothing here knows how messages travel: a transport brings a server's envelopes to nodes and their answers back.
+Nothing here knows how messages travel.  A transport brings the server's envelopes to the nodes and their answers back.
 """

@@ -1,6 +1,6 @@
 """What nodes must agree on before they can train together: classes, columns, kinds of data.
 
-Everything is decided from what the nodes say of themselves.  Contradictions are sentences that name the nodes.
+Everything is decided from the nodes' descriptions.  A contradiction is an error whose sentence names the nodes.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ class Agreement:
     Attributes
     ----------
     names
-        Of the clients, in the order of their numbers.
+        Names of the clients, in the order of their numbers.
     classes
         All classes.
     kind, features
-        What is to be learned of the rows, as in :class:`~clustpsi.nodes.protocol.Description`.
+        As in :class:`~clustpsi.nodes.protocol.Description`.
     model, model_reason
-        What is trained, and why.
+        The model that is trained, and why this one.
     """
 
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ class Agreement:
 
 
 def agree(nodes: Sequence[Description], classes: Sequence[str] = ()) -> Agreement:
-    """What these nodes have in common; ``classes`` are all that there may be, if somebody has said so."""
+    """What these nodes have in common; ``classes``, if given, are the only ones that nodes may have."""
     ordered = in_order(nodes)
     first = ordered[0]
     for node in ordered[1:]:
@@ -54,7 +54,7 @@ def agree(nodes: Sequence[Description], classes: Sequence[str] = ()) -> Agreemen
     model, reason = first.model, first.model_reason
     if first.kind == "table" and first.columns:
         rows = [node.rows for node in ordered if node.rows is not None]
-        total = sum(rows) if len(rows) == len(ordered) else 0  # a small model where nodes do not tell
+        total = sum(rows) if len(rows) == len(ordered) else 0  # unknown: a small model
         model, reason = model_of_table(features_of(first.kind, features), total)
     elif any(node.model != model for node in ordered):
         other = next(node for node in ordered if node.model != model)
@@ -68,7 +68,7 @@ def agree(nodes: Sequence[Description], classes: Sequence[str] = ()) -> Agreemen
 
 
 def in_order(nodes: Sequence[Description]) -> list[Description]:
-    """Nodes by their names: numbers as numbers, everything else as text."""
+    """Nodes sorted by name: as numbers if all names are numbers, otherwise as text."""
     names = [node.name for node in nodes]
     for name in names:
         if names.count(name) > 1:
@@ -77,7 +77,7 @@ def in_order(nodes: Sequence[Description]) -> list[Description]:
 
 
 def split_orders(nodes: Sequence[Description], seed: int) -> list[Rows | None]:
-    """Every node's rows in the order in which a simulation splits them; None where a node decides that itself."""
+    """Each node's rows in the order in which a simulation splits them; None for a node that splits them itself."""
     if any(node.rows is None for node in nodes):
         return [None] * len(nodes)
     for node in nodes:
@@ -88,7 +88,7 @@ def split_orders(nodes: Sequence[Description], seed: int) -> list[Rows | None]:
 
 
 def _key(values: Sequence[str], of: Any = lambda value: value) -> Any:
-    """What texts are sorted by: as numbers if they all are."""
+    """The sort key of texts: as numbers if all of them are numbers."""
     try:
         numbers = {value: float(value) for value in values}
     except ValueError:
@@ -153,7 +153,7 @@ def _features(nodes: Sequence[Description]) -> dict[str, Any]:
 
 
 def _form(column: str, nodes: Sequence[Description]) -> dict[str, Any]:
-    """How a column is written at some node, for rows that come later."""
+    """How the nodes write a column, for reading rows that come later."""
     found = [
         form
         for node in nodes
@@ -172,7 +172,7 @@ _PLURALS = {"number": "numbers", "date": "dates", "category": "categories"}
 
 
 def _kind(column: str, nodes: Sequence[Description]) -> str:
-    """What a column is for everybody: what the nodes say that see more than gaps and names of rows in it."""
+    """The kind of a column for all nodes: decided by those that see more in it than gaps and row identifiers."""
     said: dict[str, str] = {}
     for node in nodes:
         if column not in node.columns:

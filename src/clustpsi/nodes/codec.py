@@ -1,8 +1,8 @@
 """Orders and answers as messages: plain data with arrays beside it.
 
-Whatever is made of dataclasses, records, arrays and plain values is written by walking over it, so a new order needs no
-code here but its name in the list.  An array is called by a hash of its content.  So an array that occurs twice travels
-once, and one that the receiver is known to hold does not travel at all.
+The codec walks over dataclasses, records, arrays and plain values.  So a new order needs nothing here but its name in
+the list.  An array is named by a hash of its content.  So an array that occurs twice travels once, and one that the
+receiver already holds does not travel at all.
 """
 
 import hashlib
@@ -20,20 +20,20 @@ from clustpsi.orders import Deployment, Evaluated, HoldOut, Model, Order, Traine
 
 Array = NDArray[Any]
 
-# Smaller arrays travel every time: keeping them in mind would cost more than it saves.
+# In bytes.  Smaller arrays travel every time: keeping them would cost more than it saves.
 LEAST_KEPT = 1024
-# Arrays that both sides keep, the latest ones; enough for what one round and the next have in common.
+# How many of the latest arrays both sides keep: enough for what two rounds in a row share.
 MOST_KEPT = 64
 
 _TYPE, _ARRAY, _LIST, _TEXT = "type", "array", "list", "text"
 
 
 class Undecodable(Exception):
-    """A message that is not what this module writes, and why."""
+    """A message that this module did not write, and why it cannot be read."""
 
 
 class Missing(Undecodable):
-    """Arrays that the sender took for known to the receiver, by their hashes."""
+    """A message without some arrays, because the sender believed that the receiver holds them."""
 
     def __init__(self, hashes: Iterable[str]) -> None:
         super().__init__("arrays that it names are missing")
@@ -53,7 +53,7 @@ class Codec:
     Parameters
     ----------
     types
-        Dataclasses and records that may occur, besides those of orders.
+        Dataclasses and records that values may contain, besides those of orders.
     """
 
     def __init__(self, *types: type) -> None:
@@ -113,7 +113,7 @@ class Codec:
 
 
 class Held:
-    """Arrays that a side keeps, or believes the other side to keep: the latest ones."""
+    """The latest arrays that one side keeps, or that it believes the other side keeps."""
 
     def __init__(self) -> None:
         self._arrays: OrderedDict[str, Array | None] = OrderedDict()
@@ -134,7 +134,7 @@ class Held:
             self._arrays.popitem(last=False)
 
     def note(self, arrays: Mapping[str, Array]) -> None:
-        """Like :meth:`keep`, of the other side: the content is of no account here."""
+        """Like :meth:`keep`, but for what the other side holds: only the hashes are kept."""
         self.keep(arrays)
         for name in arrays.keys() & self._arrays.keys():
             self._arrays[name] = None
@@ -172,12 +172,12 @@ def unpack(packed: bytes) -> Envelope:
         with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
             arrays = dict(archive)
         return Envelope(arrays.pop(_TEXT).tobytes().decode(), arrays)
-    except Exception as error:  # there is no end to what damaged bytes make the parsers of ZIP and NPY raise
+    except Exception as error:  # damaged bytes make the parsers of ZIP and NPY raise all kinds of errors
         raise Undecodable(f"the message cannot be read ({error!r})") from None
 
 
 def without(envelope: Envelope, held: Held) -> Envelope:
-    """The message less the arrays that the receiver holds."""
+    """The message without the arrays that the receiver holds."""
     known = held.keys()
     held.take(envelope.arrays.keys() & known)
     return envelope._replace(arrays={name: array for name, array in envelope.arrays.items() if name not in known})

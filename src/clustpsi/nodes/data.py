@@ -1,4 +1,4 @@
-"""The rows that a node has: its own file or, to try a federation on one machine, its part of a data set."""
+"""A node's rows: its own file or, to try a federation on one machine, its part of a data set."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -27,13 +27,13 @@ class NodeData:
     Attributes
     ----------
     name
-        Of the client.
+        Name of the client.
     dataset
-        Its rows and nobody else's.
+        The rows of this client only.
     split
-        Training and test rows, where that is decided already.
+        Training and test rows, if they are already split.
     reread
-        Reads the rows once more, with columns as other nodes have them; None where everybody has the same.
+        Reads the rows again, with the columns that the nodes have agreed on; None if all have the same from the start.
     """
 
     name: str
@@ -42,7 +42,7 @@ class NodeData:
     reread: Callable[[TableFeatures], Dataset] | None = None
 
     def describe(self, private: bool) -> Description:
-        """What the server must know to bring nodes together."""
+        """What the server must know about this node to build the federation."""
         dataset, features = self.dataset, self.dataset.features
         kind = next(name for name, each in KINDS.items() if isinstance(features, each))
         plain = asdict(features)  # type: ignore[call-overload]  # all kinds of features are dataclasses
@@ -59,7 +59,7 @@ class NodeData:
         )
 
     def agreed(self, features: dict[str, Any], classes: tuple[str, ...]) -> Dataset:
-        """The rows with columns and classes as all nodes have agreed on."""
+        """The rows, with the columns and classes that all nodes have agreed on."""
         dataset = self.dataset
         kind = next(name for name, each in KINDS.items() if isinstance(dataset.features, each))
         as_agreed = features_of(kind, features)
@@ -92,7 +92,7 @@ def from_file(path: str | Path, name: str | None = None, **reading: Any) -> Node
 
 
 def share(federation: Federation, client: int) -> NodeData:
-    """One client's part of a federation that is made on one machine."""
+    """One client's part of a federation that was partitioned on one machine."""
     train, test = federation.train[client], federation.test[client]
     rows, dataset = np.concatenate([train, test]), federation.dataset
     own = replace(

@@ -1,7 +1,7 @@
-"""Bringing nodes together: they describe themselves, agree, count and summarize; then there is a federation.
+"""How nodes become a federation: they describe themselves, agree, count their labels and summarize their rows.
 
-What came out can be kept in a file, so that a server that is started again goes on with the same federation, whoever of
-it is connected by then.
+The federation can be saved to a file.  So a server that is started again continues with the same federation, whichever
+of its nodes are connected then.
 """
 
 import logging
@@ -34,14 +34,14 @@ log = logging.getLogger("clustpsi.federation")
 
 @dataclass(frozen=True)
 class Gathered:
-    """A federation of nodes before anything is trained.
+    """A federation of nodes before training.
 
     Attributes
     ----------
     members
         The clients in the order of their numbers.
     model, model_reason
-        That suits their rows.
+        The model that suits their rows, and why.
     fitted
         Features fitted from all summaries, as plain data; empty for clients with a model of their own.
     train, test
@@ -62,9 +62,9 @@ class Gathered:
 
     @property
     def content(self) -> str:
-        """A hash of all that nodes have told: what stands for the data, which nobody sees as a whole."""
+        """A hash of everything that the nodes have told: it stands for the data, which no one sees as a whole."""
         clients = self.clients
-        fitted = _CODEC.write(self.fitted).text  # which is the same for a federation from a file
+        fitted = _CODEC.write(self.fitted).text  # the same if the federation comes from a file
         own = [fitted, self.model]
         texts = [np.array(each, dtype=object) for each in (clients.names, clients.class_names, own)]
         return fingerprint([*texts, clients.train_counts, clients.test_counts])
@@ -82,20 +82,20 @@ def gather(
     dp_epsilon: float | None = None,
     min_count: int | None = None,
 ) -> tuple[Gathered, dict[str, int]]:
-    """Bring so many nodes together; gives the federation, and the transport's number of every node by its name.
+    """Build a federation; gives it, and the transport's number of every node by the node's name.
 
     Parameters
     ----------
     exchange
         How nodes are asked.
     wanted
-        How many nodes must be there.
+        How many nodes the federation needs.
     seed
-        Of the run.
+        Seed of the run.
     classes
-        All that there may be, if that is known.
+        All classes, if they are known; no node may have others.
     dp_epsilon, min_count
-        What nodes do to counts and summaries before they tell them.
+        How nodes protect counts and summaries before they send them.
     """
     if wanted < 2:
         raise ClustPSIError(f"a federation needs at least two nodes, not {wanted}")
@@ -110,7 +110,7 @@ def gather(
             )
         ordered = in_order(list(described.values()))
         node_of = {each.name: node for node, each in described.items()}
-        if agreement is None or not is_noised:  # whoever is asked again on other terms makes new noise, and tells more
+        if agreement is None or not is_noised:  # new terms would mean new noise, and new noise reveals more
             agreement = agree(ordered, classes)
         orders = split_orders(ordered, seed)
         members = tuple(
@@ -147,7 +147,7 @@ def _together(members: tuple[Member, ...], agreement: Agreement, prepared: Mappi
 
 
 def _checked(answer: Any, agreement: Agreement) -> tuple[Any, Any, Any]:
-    """Counts and summary of a node, or why they cannot be used."""
+    """Counts and summary of a node; raises the reason if they cannot be used."""
     train, test = check_prepared(answer, len(agreement.classes))
     if agreement.kind == "own":
         return train, test, None
@@ -158,7 +158,7 @@ def _checked(answer: Any, agreement: Agreement) -> tuple[Any, Any, Any]:
 
 
 def _check_summary(features: Any, summary: Summary) -> None:
-    """Raise if a summary would spoil what is learned from all of them."""
+    """Raise if a summary would spoil the features that are fitted from all summaries."""
     names: tuple[Frequencies, ...] = ()
     if isinstance(summary, TextSummary):
         names = (summary.words,)
@@ -190,13 +190,13 @@ def _check_column(column: NumberSummary, scaling: str) -> None:
 
 
 def save(path: Path, gathered: Gathered) -> None:
-    """Keep a federation in a file."""
+    """Save a federation to a file."""
     make_folder(path.parent)
     write_atomically(path, lambda file: file.write(pack(_CODEC.write(gathered))))
 
 
 def load(path: Path) -> Gathered:
-    """A federation from a file."""
+    """Read a federation from a file."""
     try:
         gathered = _CODEC.read(unpack(path.read_bytes()))
     except (OSError, Undecodable) as error:

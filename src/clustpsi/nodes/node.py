@@ -1,7 +1,7 @@
-"""What a node does with what it is asked, on its own rows: nothing here knows how messages travel.
+"""How a node answers what the server asks, from its own rows.  Nothing here knows how messages travel.
 
-A node that trains one of the project's models is a simulator of one client: it serves each order as the simulator does,
-with the random numbers of its number in the federation.
+A node that trains one of the project's models is a simulator with one client.  It serves each order as the simulator
+does, with the random numbers that belong to its number in the federation.
 """
 
 import secrets
@@ -41,7 +41,7 @@ from clustpsi.privacy import learns, private_counts, private_split, private_summ
 
 
 class AnyNode(ABC):
-    """Answers envelopes; whatever goes wrong is an answer too."""
+    """Answers envelopes; an error becomes an answer too."""
 
     def __init__(self) -> None:
         self.held = Held()
@@ -63,7 +63,7 @@ class AnyNode(ABC):
             body = Lacking(tuple(missing.hashes))
         except (ClustPSIError, Undecodable) as error:
             body = Refusal(str(error))
-        except Exception as error:  # whatever a node's data or model does, the server gets an answer
+        except Exception as error:  # the server gets an answer, whatever fails in a node's data or model
             body = Refusal(f"{type(error).__name__}: {error}")
         answer = CODEC.write(Answer(speaker(), body))
         self.held.keep(answer.arrays)
@@ -73,8 +73,8 @@ class AnyNode(ABC):
     def answer(self, body: Any) -> Any:
         """The answer to what a call says."""
 
-    def close(self) -> None:  # noqa: B027  (most have nothing to let go of)
-        """Let go of what it holds."""
+    def close(self) -> None:  # noqa: B027  (most nodes have nothing to release)
+        """Release what the node holds."""
 
 
 class Node(AnyNode):
@@ -87,7 +87,7 @@ class Node(AnyNode):
     workers
         As in :class:`~clustpsi.engine.local.LocalWork`.
     secret
-        What its noise is made from, which nobody else may know; by default a new one.
+        Secret from which the node makes its noise; nobody else may know it.  By default a new one.
     """
 
     def __init__(self, data: NodeData, workers: int | None = None, secret: str | None = None) -> None:
@@ -117,13 +117,13 @@ class Node(AnyNode):
         return Prepared(*self._told(terms, federation), summary.as_dict())
 
     def _told(self, terms: Terms, federation: Federation) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Label counts as this node tells them."""
+        """Label counts as this node sends them: with its noise, if any."""
         counts = federation.label_counts, federation.test_label_counts
         alone = not learns(federation.dataset.features)
         return private_counts(*counts, terms.dp_epsilon, terms.min_count, terms.secret(self._secret), alone=alone)
 
     def serve(self, terms: Terms, training: Training, orders: tuple[Any, ...], t: int) -> Served:
-        """Serve orders of round t; an answer to a training order is the model itself."""
+        """Serve orders of round t; the answer to a training order is the trained model."""
         simulator = self._simulator(terms, training)
         replies = []
         for order in orders:
@@ -137,13 +137,13 @@ class Node(AnyNode):
         self._ready = None
 
     def _federation(self, terms: Terms) -> Federation:
-        """This client alone."""
+        """The federation of this client alone."""
         dataset = self._data.agreed(terms.features, terms.classes)
         train, test = self._data.split or _split(len(dataset.labels), terms, self._secret)
         return Federation(dataset, (train,), (test,), (self._data.name,))
 
     def _simulator(self, terms: Terms, training: Training) -> Any:
-        # Here, because JAX takes its time to load.
+        # Imported here because JAX is slow to load.
         from clustpsi.datasets.word_vectors import WordVectors
         from clustpsi.engine import Simulator
         from clustpsi.engine.architecture import Architecture
@@ -162,12 +162,12 @@ class Node(AnyNode):
 
 
 def refusal(reason: str) -> Envelope:
-    """The answer of a node that cannot even be set up."""
+    """The answer of a node that cannot be set up at all."""
     return CODEC.write(Answer(speaker(), Refusal(reason)))
 
 
 def _split(rows: int, terms: Terms, secret: str) -> tuple[Rows, Rows]:
-    """Training and test rows: as the server says, or by the node's own lot where it does not know of the rows."""
+    """Training and test rows: in the server's order, or at random by the node if the server does not know its rows."""
     if terms.dp_epsilon is not None:
         return private_split(rows, terms.secret(secret))
     if terms.order is None:
@@ -180,7 +180,7 @@ def _split(rows: int, terms: Terms, secret: str) -> tuple[Rows, Rows]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether terms are the same, arrays in them included."""
+    """Whether two sets of terms are equal, including their arrays."""
     return CODEC.write(one).text == CODEC.write(other).text
 
 

@@ -1,4 +1,4 @@
-"""Nodes with a model of their own, in any framework: three plain functions and how the model starts."""
+"""Nodes with a model of their own, in any framework: three plain functions, and one for the initial model."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ NO_HOLDING_OUT = (
 
 @dataclass(frozen=True)
 class Task:
-    """What a function of a client may want to know.
+    """What a client's function may need to know.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ class Task:
     classes
         All classes of the federation, in their order; empty before nodes have agreed on them.
     seed, round
-        Of the run.  ``rng`` gives a generator for both, different for every client.
+        Seed of the run, and the current round.  ``rng`` gives a generator from both, a different one for each client.
     epochs, lr, batch_size, optimizer
-        Of local training, as the run asks for.
+        Settings of local training.
     proximal, anchor
         Strength of the term (proximal/2) ||weights - anchor||² that the method adds to the loss; 0 for none.
     log_prior
@@ -77,11 +77,11 @@ class OwnClient:
     Attributes
     ----------
     label_counts
-        ``label_counts(task)`` gives the numbers of training rows and of test rows by class: two mappings.
+        ``label_counts(task)`` gives two mappings from class to number: of training rows and of test rows.
     train
         ``train(arrays, task)`` gives the trained arrays and the number of training rows.
     evaluate
-        ``evaluate(arrays, task)`` gives the classes of the test rows, what they were taken for (as numbers in
+        ``evaluate(arrays, task)`` gives the true classes of the test rows, the predicted classes (both as positions in
         ``task.classes``), and the mean loss.
     initial
         ``initial(seed)`` gives the arrays of a random initial model.
@@ -89,9 +89,9 @@ class OwnClient:
         ``losses(arrays, task)`` gives the loss of every training row, for methods that choose clients or models by loss
         (poc, haccs, fedsoft).
     takes
-        What of a task the functions heed besides settings: proximal, log_prior.
+        Which optional parts of a task the functions use: proximal, log_prior.
     model
-        What to call the model; nodes with different names do not train together.
+        Name of the model; nodes with different models do not train together.
     """
 
     label_counts: Callable[[Task], tuple[Mapping[str, int], Mapping[str, int]]]
@@ -109,13 +109,13 @@ class OwnNode(AnyNode):
     Parameters
     ----------
     name
-        Of the client.
+        Name of the client.
     client
         Its functions.
     config
-        What the functions are given as ``task.config``.
+        Given to the functions as ``task.config``.
     secret
-        What its noise is made from.
+        Secret from which the node makes its noise.
     """
 
     def __init__(self, name: str, client: OwnClient, config: Mapping[str, Any], secret: str | None = None) -> None:
@@ -170,7 +170,7 @@ class OwnNode(AnyNode):
                 replies.append(reply)
             else:
                 replies.append(self._other(order, task))
-        # How many they are is said by the label counts; here it matters only that there are any.
+        # The server knows the number of rows from the label counts; here it only matters whether there are any.
         return Served(tuple(replies), min(examples, 1) if terms.is_private else examples)
 
     def _train(self, order: Train, task: Task) -> tuple[Trained, int]:
@@ -179,7 +179,7 @@ class OwnNode(AnyNode):
         anchor = start if order.anchors is None else order.anchors[0]
         if order.hold_out is not None:
             raise ClustPSIError(NO_HOLDING_OUT)
-        if order.logit_scale is not None or order.trains is not None:  # a Task says neither, so nobody can heed them
+        if order.logit_scale is not None or order.trains is not None:  # a Task has neither, so no function can use them
             raise ClustPSIError(
                 "a client with a model of its own trains all of it on its own logits, and the method needs otherwise: "
                 "choose another method"

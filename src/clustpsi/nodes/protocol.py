@@ -1,11 +1,11 @@
-"""What a server and its nodes say to each other: a call and an answer for each step of a run.
+"""What a server and its nodes say to each other: one call and one answer for each step of a run.
 
-1. ``Describe``: a node says who it is and what its rows are like (:class:`Description`).
-2. ``Prepare``: with classes and columns that all have agreed on, it counts its labels and summarizes its rows
-   (:class:`Prepared`).
-3. ``Serve``: with features fitted from all summaries, it serves orders (:class:`Served`).
+1. ``Describe``: a node tells its name and what its rows are like (:class:`Description`).
+2. ``Prepare``: the node gets the classes and columns that all nodes have agreed on.  It counts its labels and
+   summarizes its rows (:class:`Prepared`).
+3. ``Serve``: the node gets the features fitted from all summaries, and serves orders (:class:`Served`).
 
-An answer may be a :class:`Refusal` instead: one sentence that says why.
+Instead of each of these answers a node may give a :class:`Refusal`: one sentence with the reason.
 """
 
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from clustpsi.nodes.codec import Codec
 
-#: Raised when messages change their meaning; nodes and servers with different numbers do not understand each other.
+#: Grows by one whenever messages change their meaning; nodes and servers with different numbers refuse each other.
 PROTOCOL = 1
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """Whose message it is."""
+    """The version of the sender of a message."""
 
     version: str
     protocol: int = PROTOCOL
@@ -36,7 +36,7 @@ class Describe:
     Attributes
     ----------
     private
-        Whether it must not tell how many rows it has.
+        Whether the node must keep its number of rows to itself.
     """
 
     private: bool = False
@@ -44,26 +44,26 @@ class Describe:
 
 @dataclass(frozen=True)
 class Description:
-    """What a node is.
+    """What a node tells about itself.
 
     Attributes
     ----------
     name
-        Of the client.
+        Name of the client.
     kind
-        What its features are made of: table, array, text, or own for clients with a model of their own.
+        Kind of its data: table, array, text, or own for clients with a model of their own.
     features
-        What is to be learned of the rows, as plain data that must be the same everywhere, except for columns.
+        How features are made from the rows, as plain data.  It must be the same at all nodes, except for the columns.
     columns
-        Of a table that was read from a file: number, category, empty or omitted, by name.
+        For a table that was read from a file, the kind of each column by name: number, category, empty or omitted.
     classes
-        That its rows have, in their order; for a named data set all of its classes.
+        Classes of its rows, in their order; for a named data set all classes of that data set.
     fixed_classes
-        Whether the classes are those of a data set that everybody has, and not only those of the rows.
+        Whether the classes are those of a data set that all nodes share, and not only those of the rows.
     rows
-        How many it has, for the split into training and test rows; None if it has split them, or does not tell.
+        Number of rows, for the split into training and test rows; None if the node has split them or keeps it secret.
     model, model_reason
-        That suits its rows.
+        The model that suits its rows, and why.
     """
 
     name: str
@@ -79,22 +79,22 @@ class Description:
 
 @dataclass(frozen=True)
 class Terms:
-    """What all nodes have agreed on, and what one of them is in it.
+    """What all nodes have agreed on, and one node's place in the federation.
 
     Attributes
     ----------
     number
-        Of the client in the federation, which decides its random numbers.
+        Number of the client in the federation; its random numbers depend on it.
     classes
         All classes, in their order.
     features
-        As in :class:`Description`, with agreed columns.
+        As in :class:`Description`, with the agreed columns.
     order
-        Of the node's rows in the split: the first fifth is for testing; None if the node decides that itself.
+        Order of the node's rows, of which the first fifth is for testing; None if the node splits its rows itself.
     seed
-        Of the run.
+        Seed of the run.
     dp_epsilon, min_count
-        What is done to counts and summaries before they leave the node.
+        How counts and summaries are protected before they leave the node.
     """
 
     number: int
@@ -111,10 +111,10 @@ class Terms:
         return self.dp_epsilon is not None or self.min_count is not None
 
     def secret(self, of_node: str) -> str:
-        """What a node's noise is made from on these terms, given what all of it is made from.
+        """The secret from which a node makes its noise on these terms, derived from the node's own secret.
 
-        Whoever asks again on the same terms is told the same.  On other terms, as of another run, noise is new: answers
-        with the same noise could be subtracted from each other.
+        On the same terms the node gives the same answer again.  On other terms, such as those of another run, the noise
+        is new: two answers with the same noise could be subtracted from each other.
         """
         return f"{of_node} {CODEC.write(replace(self, number=0, order=None)).text}"
 
@@ -128,7 +128,7 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Label counts of training and test rows, each (1, C), and the summary."""
+    """Label counts of training and test rows, each of shape (1, C), and the summary of the training rows."""
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
@@ -142,13 +142,13 @@ class Training:
     Attributes
     ----------
     fitted
-        Features, as plain data.
+        Fitted features, as plain data.
     model
         Name of the model.
     vectors
-        Table of word vectors, for a model of text that has any.
+        Table of word vectors, for text models that use them.
     settings
-        Of :class:`~clustpsi.engine.local.LocalWork`.
+        Settings of :class:`~clustpsi.engine.local.LocalWork`.
     """
 
     fitted: dict[str, Any]
@@ -159,7 +159,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Initial:
-    """Ask a node with a model of its own for the index-th random initial model; the answer has it as ``models``."""
+    """Ask a node with its own model for the index-th random initial model; the answer holds it in ``models``."""
 
     index: int
     seed: int
@@ -167,7 +167,7 @@ class Initial:
 
 @dataclass(frozen=True)
 class Serve:
-    """Have a node serve orders of round t, each for this client alone."""
+    """Have a node serve orders of round t, which concern this client only."""
 
     terms: Terms
     training: Training
@@ -177,7 +177,7 @@ class Serve:
 
 @dataclass(frozen=True)
 class Served:
-    """The replies, and how many rows the node trains on."""
+    """The replies, and the number of rows that the node trains on."""
 
     replies: tuple[Any, ...]
     examples: int
@@ -185,21 +185,21 @@ class Served:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a node cannot do what it is asked to: one sentence."""
+    """Why a node cannot do what the server asks: one sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Lacking:
-    """Arrays that the node was taken to hold and does not."""
+    """Arrays that the server believed the node to hold, and that it does not hold."""
 
     hashes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a server says."""
+    """A message from the server."""
 
     speaker: Speaker
     body: Any
@@ -207,7 +207,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a node says."""
+    """A message from a node."""
 
     speaker: Speaker
     body: Any

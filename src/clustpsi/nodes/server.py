@@ -1,7 +1,7 @@
-"""The server of a federation whose clients are elsewhere: orders become messages, answers become replies.
+"""The server of a federation whose clients are on other machines: orders become messages, answers become replies.
 
-A node that does not answer in time, or not with what it should, is left out of that exchange: the log says which and
-why, and everybody else's work counts.
+A node that does not answer in time, or not properly, is left out of that exchange.  The log says which node and why.
+The work of all others counts.
 """
 
 import logging
@@ -58,8 +58,8 @@ from clustpsi.printing import counted
 
 log = logging.getLogger("clustpsi.federation")
 
-MOST_ROWS = 10**8  # of a node that does not split them itself: their order is sent to it
-# Seconds between two looks for answers: a twentieth of the time waited so far, so that looking costs little.
+MOST_ROWS = 10**8  # of a node that does not split its rows itself: the server sends it their order
+# Seconds between two checks for answers: a twentieth of the time waited so far, so that checking costs little.
 POLL, LONGEST_POLL, POLL_SHARE = 0.1, 1.0, 0.05
 
 
@@ -67,16 +67,16 @@ class Transport(Protocol):
     """Brings envelopes to nodes and answers back."""
 
     def nodes(self) -> set[int]:
-        """The nodes that are connected now, by numbers of the transport's own."""
+        """The nodes that are connected now, as the transport numbers them."""
 
     def send(self, messages: Mapping[int, Envelope], kind: str, group: str) -> dict[str, int]:
-        """Send a message to each of some nodes; gives a ticket for each answer, and whose it is.
+        """Send one message to each of these nodes; gives a ticket for each answer, with the node it belongs to.
 
         ``kind`` is query, train or evaluate; ``group`` is the round.
         """
 
     def receive(self, tickets: Iterable[str]) -> dict[str, Envelope | str]:
-        """The answers that have come so far; text says why there will be none."""
+        """The answers that have come so far; a text says why no answer will come."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Patience:
     connect
         Seconds to wait for nodes before the first round.
     deadline
-        Seconds in which nodes must answer.
+        Seconds within which nodes must answer.
     min_answers
-        The least share of those asked that must answer for work to go on.
+        Smallest share of the asked nodes that must answer; with fewer the run stops.
     """
 
     connect: float = 120.0
@@ -98,7 +98,7 @@ class Patience:
     min_answers: float = 0.5
 
     def needed(self, asked: int) -> int:
-        """How many of so many must answer."""
+        """How many of the asked nodes must answer."""
         return max(1, math.ceil(self.min_answers * asked - 1e-9))
 
     def __post_init__(self) -> None:
@@ -114,12 +114,12 @@ class Exchange:
 
     def __init__(self, transport: Transport, patience: Patience) -> None:
         self.transport, self.patience = transport, patience
-        self._believed: dict[int, Held] = {}  # what each node holds, as far as is known
-        self.silent: set[int] = set()  # nodes that missed a deadline: asked, but not waited for, until they answer
-        self._late: dict[str, int] = {}  # tickets of theirs
+        self._believed: dict[int, Held] = {}  # arrays that each node probably holds
+        self.silent: set[int] = set()  # nodes that missed a deadline: asked, but not waited for until they answer
+        self._late: dict[str, int] = {}  # the tickets they have not answered
 
     def wait_for_nodes(self, wanted: int, needed: int) -> set[int]:
-        """The nodes, once there are as many as wanted or, when time is up, as many as needed."""
+        """The connected nodes, once there are as many as wanted or, when time is up, at least as many as needed."""
         end = time.monotonic() + self.patience.connect
         while len(nodes := self.transport.nodes()) < wanted:
             if time.monotonic() > end:
@@ -135,12 +135,12 @@ class Exchange:
     def ask(
         self, bodies: Mapping[int, Any], group: str, heard: Callable[[int], None] = lambda node: None
     ) -> dict[int, Any]:
-        """What nodes answer to a body each: an answer's body, or :class:`Unusable` with the reason."""
+        """Ask each node its own question; gives each node's answer, or :class:`Unusable` with the reason."""
         whole = {node: CODEC.write(Call(speaker(), body)) for node, body in bodies.items()}
         connected = self.transport.nodes()
         answers: dict[int, Any] = {
             node: Unusable("it is not connected") for node in bodies if node not in connected
-        }  # whoever is gone costs no time
+        }  # the server does not wait for nodes that are gone
         lean = {
             node: without(each, self._believed.setdefault(node, Held()))
             for node, each in whole.items()
@@ -161,7 +161,7 @@ class Exchange:
         return answers
 
     def describe(self, nodes: Iterable[int], private: bool, t: int) -> dict[int, Description]:
-        """What nodes say of themselves, of those who do; the log says why others cannot take part."""
+        """The descriptions of the nodes that give a usable one; the log says why the others cannot take part."""
         described: dict[int, Description] = {}
         for node, answer in sorted(self.ask({node: Describe(private) for node in nodes}, str(t)).items()):
             try:
@@ -179,7 +179,7 @@ class Exchange:
         start = time.monotonic()
         while pending:
             for ticket, came in self.transport.receive([*pending, *self._late]).items():
-                if ticket in self._late:  # too late to count, but an answer says that the node is alive
+                if ticket in self._late:  # too late to count, but it shows that the node is alive
                     node = self._late.pop(ticket)
                     if isinstance(came, Envelope):
                         self.silent.discard(node)
@@ -220,14 +220,14 @@ class Exchange:
 
 
 def _kind(body: Any) -> str:
-    """The kind of a message: what the first of its orders is about."""
+    """The kind of a message: that of its first order."""
     first = body.orders[0] if isinstance(body, Serve) else None
     return "train" if isinstance(first, Train) else "evaluate" if isinstance(first, Evaluate) else "query"
 
 
 @dataclass(frozen=True)
 class Member:
-    """A client of the federation: what it said of itself, and its terms."""
+    """A client of the federation: its description and its terms."""
 
     description: Description
     terms: Terms
@@ -245,13 +245,13 @@ class NodeServer:
     clients
         What is known of them.
     training
-        What they train.
+        The model and how it is trained.
     initial
         Gives the index-th random initial model.
     node_of
-        The transport's number of a client's node, by the client's name, of those who are connected.
+        The transport's number of each connected client's node, by the client's name.
     met
-        Other nodes that are known: they cannot take part.
+        Other nodes that are known already, and that cannot take part.
     """
 
     def __init__(
@@ -273,12 +273,12 @@ class NodeServer:
         self._met = {*self._node_of.values(), *met}
 
     def take_ledger(self) -> Ledger:
-        """What orders have cost since the last call."""
+        """The cost of all orders since the last call."""
         taken, self.ledger = self.ledger, Ledger()
         return taken
 
     def close(self) -> None:
-        """Nodes go on without this server."""
+        """Nothing to do: the nodes keep running."""
 
     # ---------------------------------------------------------------------------------------------------- orders
 
@@ -305,14 +305,14 @@ class NodeServer:
         return tuple(replies)
 
     def _known(self, order: Order) -> Any:
-        """The reply to an order about which nodes have said all there is to say when they were brought together."""
+        """The reply to an order that asks only for what the nodes told when the federation was built."""
         counts = self.clients.train_counts
         if isinstance(order, LabelCounts) and order == LabelCounts(order.clients):
             return counts[order.clients]
         return counts[order.clients] > 0 if isinstance(order, LabelPresence) else None
 
     def _ask(self, orders: Sequence[Any], t: int) -> Iterator[Any]:
-        """Send every client what concerns it, and put the answers together."""
+        """Send every client its part of the orders, and combine the answers."""
         self.meet_nodes(t)
         parts: dict[int, list[tuple[int, int]]] = {}
         for i, order in enumerate(orders):
@@ -351,7 +351,7 @@ class NodeServer:
                 continue
             for (i, position), value in zip(own, checked, strict=True):
                 collectors[i].add(position, value)
-        if any(client < len(self.clients.names) for client in parts):  # no run depends on newcomers
+        if any(client < len(self.clients.names) for client in parts):  # newcomers alone need not answer
             self._check_enough(len(parts), reasons, t)
         for order, collector in zip(orders, collectors, strict=True):
             reply = collector.reply()
@@ -377,21 +377,21 @@ class NodeServer:
     # ----------------------------------------------------------------------------------------- coming and going
 
     def ask_client(self, name: str, body: Any) -> Any:
-        """What one client answers, or :class:`Unusable`."""
+        """One client's answer, or :class:`Unusable`."""
         node = self._node_of.get(name)
         return Unusable("it is not connected") if node is None else self.exchange.ask({node: body}, "0")[node]
 
     def meet_nodes(self, t: int) -> None:
-        """Ask nodes that were not there before who they are.
+        """Ask nodes that have connected since to describe themselves.
 
-        One that has come back takes its old place.  One that has joined is a newcomer: it says how many rows of each
-        class it has, and does not train in this run.
+        A node that has come back takes its old place.  A new node is a newcomer: it tells how many rows of each class
+        it has, and does not train in this run.
         """
         strangers = self.exchange.transport.nodes() - self._met - self.exchange.silent
         if not strangers:
             return
         described = self.exchange.describe(strangers, self.members[0].terms.dp_epsilon is not None, t)
-        self._met |= strangers - self.exchange.silent  # whoever was too slow is asked again when it has answered
+        self._met |= strangers - self.exchange.silent  # a node that was too slow is asked again once it answers
         for node, description in sorted(described.items()):
             back = any(member.description.name == description.name for member in self.members)
             if back:
@@ -401,7 +401,7 @@ class NodeServer:
             self._node_of[description.name] = node
 
     def _take_in(self, node: int, described: Description, t: int) -> bool:
-        """Take a node in as a newcomer, if its rows fit; says whether they do."""
+        """Take a node in as a newcomer if its rows fit; gives whether they do."""
         terms = replace(self.members[0].terms, number=len(self.members), order=None)
         answer = self.exchange.ask({node: Prepare(terms)}, str(t))[node]
         try:
@@ -423,7 +423,7 @@ class NodeServer:
 
 
 def check_description(answer: Any) -> Description:
-    """What a node says of itself, or why it cannot be used."""
+    """A node's description; raises the reason if it cannot be used."""
     if isinstance(answer, Unusable):
         raise answer
     if not isinstance(answer, Description):
@@ -441,7 +441,7 @@ def check_description(answer: Any) -> Description:
 
 
 def check_prepared(answer: Any, num_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Label counts of a node's training and test rows, or why they cannot be used."""
+    """Label counts of a node's training and test rows; raises the reason if they cannot be used."""
     if isinstance(answer, Unusable):
         raise answer
     if not isinstance(answer, Prepared):

@@ -1,4 +1,4 @@
-"""What methods and servers share: models, orders and their replies, what an order costs, and what a server is."""
+"""What methods and servers share: models, orders and their replies, the cost of an order, and the server protocol."""
 
 from clustpsi.orders.answers import Answers, Unusable
 from clustpsi.orders.cost import Traffic, traffic

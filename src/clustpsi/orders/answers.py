@@ -1,6 +1,6 @@
-"""What clients answer: collected into the reply to an order, and checked where it comes from afar.
+"""Clients' answers: checked if they come from another machine, and collected into the reply to an order.
 
-An order declares what one client's answer looks like (its ``answer``): arrays with one line per client.
+An order declares the form of one client's answer (its ``answer``): one line of each array in the reply.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +18,17 @@ _DTYPES = {"counts": np.int64, "flags": np.bool_, "numbers": np.float64}
 
 
 class Unusable(Exception):
-    """An answer that cannot be used, and why: a phrase that follows the client's name."""
+    """An answer that cannot be used; the reason is a phrase that follows the client's name."""
 
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Whatever a look at somebody's answer stumbles over makes the answer unusable."""
+    """Any error in this block makes the answer that is being checked unusable."""
     try:
         yield
     except Unusable:
         raise
-    except Exception as error:  # there is no end to what an answer may hold
+    except Exception as error:  # an answer may hold anything
         raise Unusable(f"its answer is malformed ({error!r})") from None
 
 
@@ -39,12 +39,12 @@ class Line:
     Attributes
     ----------
     kind
-        Counts of rows, flags, or finite numbers.
+        What the line holds: counts of rows, flags, or finite numbers.
     length
-        Of what there is one entry each: the classes, or an attribute of the order such as its models; None for a single
-        number.
+        What the line has one entry for: the classes, or an attribute of the order such as its models; None for a
+        single number.
     absent
-        What stands in the place of a client that does not answer.
+        The value for a client that does not answer.
     """
 
     kind: Literal["counts", "flags", "numbers"]
@@ -57,11 +57,11 @@ class Line:
         return (num_classes if self.length == "classes" else len(getattr(order, self.length)),)
 
     def empty(self, number: int, order: Any, num_classes: int) -> NDArray[Any]:
-        """The lines of so many clients, none of whom has answered."""
+        """The lines of this many clients before any of them has answered."""
         return np.full((number, *self.shape(order, num_classes)), self.absent, _DTYPES[self.kind])
 
     def checked(self, value: Any, order: Any, num_classes: int, what: str) -> NDArray[Any]:
-        """A client's line, or why it cannot be used."""
+        """A client's line; raises the reason if it cannot be used."""
         line, shape = np.asarray(value), (1, *self.shape(order, num_classes))
         if line.shape != shape:
             raise Unusable(f"its {what} have shape {line.shape} and not {shape}")
@@ -73,7 +73,7 @@ class Line:
 
 
 def check_numbers(values: NDArray[Any], what: str, *, are_counts: bool) -> NDArray[Any]:
-    """Finite numbers or, for counts, whole ones from 0 that can be counts of rows; else why they cannot be used."""
+    """Numbers that are finite and, if they are counts, whole, not negative and plausible; raises if they are not."""
     if values.dtype.kind not in "iuf":
         raise Unusable(f"its {what} are not numbers")
     if not np.isfinite(values).all():
@@ -99,13 +99,13 @@ class Answers:
     Parameters
     ----------
     clients
-        Who trains.
+        The clients that train.
     weights
-        Of the clients in the mean.
+        Weights of the clients in the mean.
     each
         Whether every client's model is kept.
     mean
-        What models are added to.
+        The running mean to which the models are added.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Answers:
         self.mean = mean
 
     def add(self, position: int, model: Model, loss: float) -> None:
-        """A model that is not finite is left out."""
+        """Add a client's model; one that is not finite is left out."""
         if not is_finite(model):
             return
         self.kept[position], self.losses[position] = True, loss
@@ -135,7 +135,7 @@ def is_finite(model: Model) -> bool:
 
 
 def check_model(model: Any, like: Model) -> Model:
-    """A model that came from afar: as large as the one it started from, and finite; else why it cannot be used."""
+    """A model from another machine: finite, and as large as the model it started from; raises if it is not."""
     if not isinstance(model, Model):
         raise Unusable("its update is no model")
     for what, vector, size in zip(("parameters", "buffers"), model, _sizes(like), strict=True):
@@ -143,7 +143,7 @@ def check_model(model: Any, like: Model) -> Model:
             raise Unusable(f"its update has {what} of shape {np.shape(vector)} and not {(size,)}")
         if vector.dtype.kind != "f":
             raise Unusable(f"its update has {what} of type {vector.dtype}")
-    with np.errstate(over="ignore"):  # a number beyond those of 32 bits is not finite
+    with np.errstate(over="ignore"):  # a number too large for 32 bits becomes infinite
         single = Model(*(vector.astype(np.float32, copy=False) for vector in model))
     if not is_finite(single):
         raise Unusable("its update is not finite")

@@ -27,7 +27,7 @@ def traffic(order: Order, num_classes: int) -> Traffic:
     """The bytes of an order if every client answers.
 
     A model counts with all its float32 values.  Counts and losses are 32-bit numbers.  Labels are one bit per class, in
-    whole bytes.  Evaluation is for the people who watch a run, not for the method, so it costs nothing here.
+    whole bytes.  Evaluation serves the people who watch a run and not the method, so it costs nothing here.
 
     >>> import numpy as np
     >>> traffic(LabelCounts(np.arange(5)), num_classes=3)
@@ -46,7 +46,7 @@ def traffic(order: Order, num_classes: int) -> Traffic:
         case HeldOutLosses(clients, model):
             number, readings = len(clients), len(order.scales)
             size = 0 if order.holds_model or not number else _one(model).num_bytes
-            # A client is sent its prior, and all are sent the readings.
+            # Each client gets its own prior, and all get the readings.
             return Traffic(4 * readings * number, (size + 4 * (num_classes + readings * (1 + num_classes))) * number)
         case NearestModel(clients, models):
             return Traffic(4 * len(models) * len(clients), sum(model.num_bytes for model in models) * len(clients))
@@ -66,5 +66,5 @@ def _training(order: Train, clients: int) -> Traffic:
 
 
 def _one(models: Model | Sequence[Model]) -> Model:
-    """One of models that are all of the same size."""
+    """Any one of several models of the same size."""
     return models if isinstance(models, Model) else models[0]

@@ -15,7 +15,7 @@ class Ledger:
     Attributes
     ----------
     bytes_up, bytes_down
-        Sent by clients, and to clients.
+        Bytes sent by clients, and to clients.
     trained
         How many clients trained (a client counts once for each order it trained for).
     left_out
@@ -32,13 +32,13 @@ class Ledger:
     _booked_inside: float = field(default=0.0, init=False, repr=False)
 
     def add(self, traffic: Traffic) -> None:
-        """Book what an order sends."""
+        """Add the bytes of an order."""
         self.bytes_up += traffic.up
         self.bytes_down += traffic.down
 
     @contextmanager
     def timed(self, purpose: str) -> Iterator[None]:
-        """Book the time of a block, without the time that inner blocks book, so that no second counts twice."""
+        """Add the time of a block, without the time of inner timed blocks, so that no second counts twice."""
         start, booked_before = time.perf_counter(), self._booked_inside
         self._booked_inside = 0.0
         try:

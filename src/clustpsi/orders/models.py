@@ -35,8 +35,8 @@ class Deployment:
     log_prior
         (number of clients, C) or None; -inf rules a class out.
     scale
-        (number of clients,) or None: what that client's logits are multiplied by before the prior is added; 0 leaves
-        the prior alone.
+        (number of clients,) or None: factor of that client's logits before the prior is added; with 0 only the prior
+        counts.
     """
 
     models: Annotated[tuple[Model, ...], Role("chosen", "of_client")]
@@ -45,13 +45,13 @@ class Deployment:
     scale: PerClient[NDArray[np.float64] | None] = None
 
     def of(self, clients: NDArray[np.int64]) -> "Deployment":
-        """The same for some of the clients, given by their positions."""
+        """The deployment of some of the clients, given by their positions."""
         log_prior, scale = (None if each is None else each[clients] for each in (self.log_prior, self.scale))
         return Deployment(self.models, self.of_client[clients], log_prior, scale)
 
 
 def joined(parts: Sequence[Deployment], part_of_client: NDArray[np.int64]) -> Deployment:
-    """The deployments of parts of the clients as one; a part's clients are in the order in which they come in all.
+    """Join the deployments of groups of clients; within each group the clients keep their order.
 
     >>> model = Model(np.zeros(1, np.float32), np.zeros(0, np.float32))
     >>> alone, two = Deployment((model,), np.array([0, 0])), Deployment((model, model), np.array([1, 0]))
@@ -63,7 +63,7 @@ def joined(parts: Sequence[Deployment], part_of_client: NDArray[np.int64]) -> De
     columns: dict[str, NDArray[np.float64] | None] = {"log_prior": None, "scale": None}
     for name in columns:
         given = [getattr(part, name) for part in parts if getattr(part, name) is not None]
-        if given:  # where a part says nothing, nothing is added and nothing is scaled
+        if given:  # for a part that gives none, nothing is added or scaled
             columns[name] = np.full((number, *given[0].shape[1:]), 0.0 if name == "log_prior" else 1.0)
     for i, part in enumerate(parts):
         own = part_of_client == i
@@ -76,7 +76,7 @@ def joined(parts: Sequence[Deployment], part_of_client: NDArray[np.int64]) -> De
 
 
 class WeightedMean:
-    """The weighted mean of models, added one by one in double precision: memory does not grow with their number.
+    """The weighted mean of models, added one by one in double precision.  Memory does not grow with their number.
 
     >>> mean = WeightedMean()
     >>> for value, weight in ((1, 1), (4, 2)):
@@ -106,10 +106,10 @@ class WeightedMean:
 
 
 class MoversMean:
-    """The mean of models in which each parameter is averaged over those alone who moved it from a common start.
+    """A mean of models that averages each parameter only over the clients that changed it from a common start.
 
-    A parameter that nobody moved stays.  A client's model of text moves the words that the client has; in a plain mean
-    everybody else's untouched copies hold these back.  Buffers are averaged plainly.
+    A parameter that no client changed stays.  A client with texts changes only the words that it has; in a plain mean
+    the unchanged copies of all other clients hold these words back.  Buffers get the plain mean.
 
     >>> none = np.array([], np.float32)
     >>> mean = MoversMean(Model(np.array([1, 1, 1], np.float32), none))
@@ -130,7 +130,7 @@ class MoversMean:
             return
         change = model.parameters - self._start
         moved = np.flatnonzero(change)
-        if len(moved) < change.size // 4:  # few words of many: touch these alone
+        if len(moved) < change.size // 4:  # few of many: update only these
             self._change[moved] += np.float64(weight) * change[moved]
             self._weight[moved] += weight
         else:
@@ -138,7 +138,7 @@ class MoversMean:
             self._weight += weight * (change != 0)
 
     def result(self) -> Model | None:
-        """The mean; None if nothing came in, or nothing that has a weight."""
+        """The mean; None if no model was added, or only models of weight zero."""
         buffers = self._buffers.result()
         if buffers is None:
             return None

@@ -1,4 +1,4 @@
-"""Clients that were not there in training: which model serves them, decided from their label counts alone."""
+"""Newcomers, clients that did not take part in training: their label counts alone decide which model they use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Newcomers:
-    """How clients that were not there are served: plain data, so that it can be kept and used anywhere.
+    """How newcomers get a model: plain data, so that it can be saved and used anywhere.
 
-    A client whose counts are not known is served as one that has the federation's label mix.
+    A client whose counts are not known is treated as if it had the federation's label mix.
 
     Attributes
     ----------
     models
-        The models that they may use.  If there are several, ``centres`` or ``mixes`` say which.
+        The models that newcomers may use.  If there are several, ``centres`` or ``mixes`` decide which.
     federation
         (C,), the federation's label counts.
     centres
-        Of the models' clusters: a client uses the model of the nearest.
+        Centres of the models' clusters: a client uses the model of the nearest cluster.
     mixes
-        (len(models), C), label counts of all who use each model: a client uses the model of those whose label shares
+        (len(models), C), label counts of the clients that use each model: a newcomer uses the model whose label shares
         are nearest to its own by Hellinger distance.
     prior_counts
-        (len(models), C) where the models are used with a label prior, the log of the client's label shares: what is
-        added to its counts before.
+        (len(models), C), for models that are used with a label prior, which is the log of the client's label shares:
+        what is added to the client's counts before shares are computed.
     shifts, scales
-        (len(models), C) and (len(models),), where the models are read otherwise than they were trained: what is added
-        to the label prior, and what logits are multiplied by.
+        (len(models), C) and (len(models),), for models that are read otherwise than they were trained: what is added
+        to the label prior, and the factor of the logits.
     """
 
     models: tuple[Model, ...]
@@ -47,11 +47,11 @@ class Newcomers:
 
     @property
     def uses_counts(self) -> bool:
-        """Whether it matters what a client's label counts are."""
+        """Whether a client's label counts make a difference."""
         return len(self.models) > 1 or self.prior_counts is not None
 
     def place(self, counts: NDArray[np.int64]) -> Deployment:
-        """What each of some clients uses, from their label counts (clients x classes; zeros: not known)."""
+        """What each of these clients uses, given their label counts (clients x classes; zeros: not known)."""
         counts = np.where(counts.any(axis=1, keepdims=True), counts, self.federation)
         of_client = self._choose(counts)
         log_prior = None if self.prior_counts is None else log_shares(counts + self.prior_counts[of_client])
@@ -71,12 +71,12 @@ class Newcomers:
 
 
 def near_users(deployment: Deployment, counts: NDArray[np.int64]) -> Newcomers:
-    """Whoever comes later uses the model of the clients whose label mix is nearest to its own.
+    """A newcomer uses the model of the clients whose label mix is nearest to its own.
 
     Parameters
     ----------
     deployment
-        What the clients that were there use.
+        What the clients that trained use.
     counts
         Their label counts.
     """
@@ -86,7 +86,7 @@ def near_users(deployment: Deployment, counts: NDArray[np.int64]) -> Newcomers:
 
 
 def in_clusters(parts: Sequence[Newcomers], centres: PSICentres) -> Newcomers:
-    """Whoever comes later joins the cluster with the nearest centre; ``parts`` serve those of each cluster."""
+    """A newcomer joins the cluster with the nearest centre; ``parts`` has one entry per cluster."""
     classes = len(parts[0].federation)
     return Newcomers(
         tuple(part.models[0] for part in parts),
@@ -99,7 +99,7 @@ def in_clusters(parts: Sequence[Newcomers], centres: PSICentres) -> Newcomers:
 
 
 def log_shares(counts: Floats | NDArray[np.int64]) -> Floats:
-    """log p_kc; minus infinity takes an absent class out of the softmax.
+    """log p_kc; minus infinity removes an absent class from the softmax.
 
     >>> log_shares(np.array([[1, 3]])).round(3)
     array([[-1.386, -0.288]])
@@ -110,13 +110,13 @@ def log_shares(counts: Floats | NDArray[np.int64]) -> Floats:
 
 
 def _stacked(parts: Sequence[Floats | None], missing: Floats) -> Floats | None:
-    """What parts say as one array, with ``missing`` for a part that says nothing; None if none of them does."""
+    """The values of all parts as one array, with ``missing`` for a part without any; None if no part has any."""
     if all(part is None for part in parts):
         return None
     return np.concatenate([missing if part is None else part for part in parts])
 
 
 def _roots(counts: NDArray[np.int64]) -> Floats:
-    """Square roots of label shares, whose Euclidean distance is Hellinger's."""
+    """Square roots of label shares: their Euclidean distance is the Hellinger distance up to a constant factor."""
     roots: Floats = np.sqrt(counts / counts.sum(axis=1, keepdims=True))
     return roots

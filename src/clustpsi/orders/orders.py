@@ -1,12 +1,12 @@
 """Work orders: what a method asks of the clients, and what comes back.
 
 A method never trains or evaluates anything itself.  Its generator yields orders; a server (the simulator, or a real
-federation) serves each order and sends the reply back in.  That is why a method is written once and runs anywhere.
+federation) serves each order and sends the reply into the generator.  So a method is written once and runs anywhere.
 
-Any order may have clients that do not answer.  Each reply says what stands in their place.
+Some clients may not answer an order.  The description of each reply says what it holds for them.
 
 Most fields of an order mean the same to all of its clients.  A field that is :data:`~clustpsi.orders.parts.PerClient`
-has an entry for each, so that :func:`~clustpsi.orders.parts.part` can say what one of them must know.
+has one entry per client, so that :func:`~clustpsi.orders.parts.part` can give each client its own.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,21 @@ from clustpsi.orders.parts import ForServer, PerClient
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Training rows that a client sets apart: it never trains on them, so that choices can be made by them.
+    """Training rows that a client sets aside: it never trains on them, so a method can make choices with them.
 
     Attributes
     ----------
     share
-        Of a client's training rows; a fraction of a row is rounded at random, so that the share holds on average.
+        Share of a client's training rows; a fraction of a row is rounded at random, so that the share holds on average.
     most
-        Rows of one client.
+        Largest number of rows that one client holds out.
     """
 
     share: float
     most: int
 
     def chosen(self, number: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Which of a client's rows are held out.  One is always left to train on.
+        """Which of a client's rows are held out.  At least one is left to train on.
 
         >>> int(HoldOut(0.25, 100).chosen(40, np.random.default_rng(0)).sum())
         10
@@ -53,8 +53,8 @@ class HoldOut:
 class LabelCounts:
     """Clients send how many training samples they have of each class; the reply is the (len(clients), C) array.
 
-    A client that does not answer has a row of zeros.  The reply is None where the federation's clients do not tell.
-    With ``hold_out`` rows that the client holds out do not count.
+    A client that does not answer has a row of zeros.  The reply is None if the federation's clients keep their counts
+    to themselves.  With ``hold_out``, rows that the client holds out do not count.
     """
 
     answer: ClassVar[Answer] = Line("counts")
@@ -67,7 +67,8 @@ class LabelCounts:
 class LabelPresence:
     """Clients send one bit per class: whether they hold it; the reply is a boolean (len(clients), C) array.
 
-    A client that does not answer has a row of False.  The reply is None where the federation's clients do not tell.
+    A client that does not answer has a row of False.  The reply is None if the federation's clients keep their classes
+    to themselves.
     """
 
     answer: ClassVar[Answer] = Line("flags")
@@ -92,16 +93,16 @@ class Train:
     anchors
         Models that the proximal term pulls towards, one per client; by default each client's start.
     log_prior
-        (len(clients), C), added to the logits in training; -inf takes a class out of the softmax altogether.
+        (len(clients), C), added to the logits in training; -inf removes a class from the softmax.
     logit_scale
-        (len(clients), C), what the logits are multiplied by in training, before the prior is added.
+        (len(clients), C), factors of the logits in training, before the prior is added.
     trains
-        Which parameters are trained, a truth value for each; by default all.  The others stay as they are.
+        Which parameters are trained, one truth value for each; by default all.  The others stay as they are.
     hold_out
         Rows that the clients do not train on.
     average_over
-        Whom the mean of a parameter is over: "all" who trained, or the "movers" who changed it (with one start for
-        all; see :class:`~clustpsi.orders.models.MoversMean`).
+        Which clients the mean of a parameter is taken over: "all" that trained, or the "movers" that changed it (only
+        with one start for all; see :class:`~clustpsi.orders.models.MoversMean`).
     each
         Whether the reply must have every client's model, not only the mean (memory grows with the number of clients).
     holds_start
@@ -111,7 +112,7 @@ class Train:
     keeps_model
         Whether clients keep their models, so that nothing is sent back over the network.
     purpose
-        The purpose under which the time is booked.
+        The purpose to which the ledger adds the time.
     """
 
     clients: PerClient[NDArray[np.int64]]
@@ -131,7 +132,7 @@ class Train:
     purpose: str = "training"
 
     def running_mean(self) -> WeightedMean | MoversMean:
-        """The mean that the order asks for, before anybody has answered."""
+        """The mean that the order asks for, still empty."""
         if self.average_over == "all":
             return WeightedMean()
         if not isinstance(self.start, Model):
@@ -140,7 +141,7 @@ class Train:
 
 
 class Trained(NamedTuple):
-    """What comes back from local training.
+    """The reply to a training order.
 
     A client that does not answer, or whose update is not finite, is omitted.  ``kept`` says which clients remain.
     ``mean`` is their mean (None if no client remains, or all weights are zero).  ``models``, if asked for, has None for
@@ -159,7 +160,7 @@ class Trained(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainPooled:
-    """Training on all clients' data in one place, which only a simulator can do; the reply is a :class:`Pooled`."""
+    """Train on all clients' data in one place, which only a simulator can do; the reply is a :class:`Pooled`."""
 
     start: Model
     epochs: int
@@ -189,15 +190,15 @@ class Losses:
 class HeldOutLosses:
     """Clients send how well several readings of a model fit the rows that they hold out.
 
-    Reading r of client k takes the classes' probabilities to be softmax(scales[r] logits + log_prior[k] + shifts[r]); a
-    scale of 0 leaves the logits out.  The reply is a (len(clients), number of readings) array: the sum of the losses of
-    the client's held-out rows, which is 0 for a client without any, and NaN for one that does not answer.  A row whose
-    loss is not finite counts :data:`RULED_OUT_LOSS`.
+    In reading r the probabilities of client k's classes are softmax(scales[r] logits + log_prior[k] + shifts[r]).  A
+    scale of 0 leaves the logits out.  The reply is a (len(clients), number of readings) array.  It holds the sum of the
+    losses of the client's held-out rows: 0 for a client without any, NaN for a client that does not answer.  A row
+    whose loss is not finite counts :data:`RULED_OUT_LOSS`.
 
     Attributes
     ----------
     clients
-        Who takes part.
+        The clients that take part.
     model
         The model of all of them, or one for each.
     hold_out
@@ -205,11 +206,11 @@ class HeldOutLosses:
     log_prior
         (len(clients), C); -inf rules a class out.
     scales, shifts
-        Of the readings: (R,) and (R, C).
+        Scales and shifts of the readings: (R,) and (R, C).
     holds_model
-        Whether every client holds its model already, so that it is not sent again.
+        Whether every client already holds its model, so that it is not sent again.
     purpose
-        Under which the time it takes is booked.
+        The purpose to which the ledger adds the time.
     """
 
     answer: ClassVar[Answer] = Line("numbers", "scales", absent=np.nan)
@@ -226,7 +227,7 @@ class HeldOutLosses:
 
 @dataclass(frozen=True)
 class NearestModel:
-    """Clients count, over their training samples, which of several models has the least loss (ties: the first).
+    """Clients count for how many of their training samples each of several models has the least loss (ties: the first).
 
     The reply is a (len(clients), len(models)) array of counts, with a row of zeros for a client that does not answer.
     """
@@ -266,7 +267,7 @@ class Evaluate:
 
 
 class Evaluated(NamedTuple):
-    """What comes back from an evaluation: one row per client, all zeros for a client without test data or answer.
+    """The reply to an evaluation: one row per client, all zeros for a client without test data or without answer.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""An order as one of its clients sees it: what of it must travel to that client, and nothing else."""
+"""An order as one of its clients sees it: only what must travel to that client."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Role:
-    """What one client must know of a field: its own entry, nothing, or the entry that another field chooses for it."""
+    """What one client gets of a field: its own entry, nothing, or the entry that another field chooses for it."""
 
     name: str
     index: str = ""
 
 
-#: A field with an entry for each client; a number, None or a single model stands for the same entry for all.
+#: A field with one entry per client; a number, None or a single model means the same entry for all.
 PerClient = Annotated[T, Role("per client")]
 #: A field that clients need not know: they get its default.
 ForServer = Annotated[T, Role("server")]
 
 
 def part(order: T, position: int) -> T:
-    """The order for the client at one position alone: the same kind of order, with one client.
+    """The order for only the client at one position: the same kind of order, with one client.
 
     >>> from clustpsi.orders import Train, Model
     >>> models = [Model(np.full(2, value, np.float32), np.empty(0, np.float32)) for value in (1, 2)]

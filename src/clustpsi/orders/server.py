@@ -1,4 +1,4 @@
-"""The protocol of servers: all that a run knows about whatever serves its orders."""
+"""The protocol of servers: all that a run knows about the server of its orders."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from clustpsi.orders.orders import Order
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """What is known of a federation's clients before anything is trained.
+    """What is known about a federation's clients before training.
 
     Attributes
     ----------
     names, class_names
         Names of the clients and of the classes, in their order.
     train_counts, test_counts
-        Training and test rows of each class that every client has (clients x classes).
+        How many training and test rows of each class every client has (clients x classes).
     """
 
     names: tuple[str, ...]
@@ -36,7 +36,7 @@ class Clients:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Training rows of every client."""
+        """Number of training rows of every client."""
         sizes: NDArray[np.int64] = self.train_counts.sum(axis=1)
         return sizes
 
@@ -51,7 +51,7 @@ class Server(Protocol):
     newcomers
         Clients that came after the start, if there are any; their positions follow those of the others.
     ledger
-        Costs of orders since the last :meth:`take_ledger`; time is booked here too.
+        Costs of orders since the last :meth:`take_ledger`, including time.
     watch
         Called with the share of a training order that is done.
     """
@@ -68,7 +68,7 @@ class Server(Protocol):
         """Serve an order of round t (0: before the first round); raise ClustPSIError if this server cannot."""
 
     def take_ledger(self) -> Ledger:
-        """What orders have cost since the last call."""
+        """The cost of all orders since the last call."""
 
     def close(self) -> None:
         """Release all resources."""

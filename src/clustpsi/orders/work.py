@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from clustpsi.orders.orders import Order, Together
 
 T = TypeVar("T")
-# The reply's type follows from the order's, which a generator's type cannot say; hence Any.
+# The type of a reply follows from the type of its order.  A generator's type cannot express this, hence Any.
 Work = Generator[Order, Any, T]
 
 
@@ -30,7 +30,7 @@ def drive(work: Work[T], serve: Callable[[Order], Any]) -> T:
 
 
 def together(works: Sequence[Work[T]]) -> Work[list[T]]:
-    """Run several generators side by side: their current orders go out together, until each has ended."""
+    """Run several generators side by side: their current orders go out together, until all have ended."""
     results: dict[int, T] = {}
     pending: dict[int, Order] = {}
 

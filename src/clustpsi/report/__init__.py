@@ -1,1 +1,1 @@
-"""What comes out of runs: tables, tests and figures."""
+"""Results of runs: tables, tests, figures and reports."""

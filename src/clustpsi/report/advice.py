@@ -1,4 +1,4 @@
-"""What to do with a federation, in words: what the rule of :mod:`clustpsi.experiments.advice` says, and how surely."""
+"""Advice on a federation, in words: what the rule of :mod:`clustpsi.experiments.advice` says, and how sure it is."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +16,7 @@ NEAREST = 5  # known federations that are shown
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice on a federation, and the runs that it is known from: those on the federations that are most like it."""
+    """Advice on a federation, and the runs on the federations that are most like it."""
 
     method: str | None  # None if nothing is known to be better
     sentences: tuple[str, ...]
@@ -27,7 +27,7 @@ class Advice:
 
 
 def advise(counts: ArrayLike, learned: Learned | None = None) -> Advice:
-    """Advice on a federation with these label counts; ``learned`` is by default what the published runs say."""
+    """Advice on a federation with these label counts; by default ``learned`` comes from the published runs."""
     learned = learned or _known()
     values = measure(counts)
     sentences = [*(_ruled(values, learned) if learned.helps else _plain(values, learned)), *_limits(values, learned)]
@@ -48,7 +48,7 @@ def advise(counts: ArrayLike, learned: Learned | None = None) -> Advice:
 
 
 def _source(learned: Learned) -> str:
-    """The runs that advice is known from."""
+    """The runs from which the advice was learned."""
     runs = sum(int(cell["seeds"]) for cell in learned.cells) * len(learned.methods)
     parts = [f"{dataset_title(name)} ({size})" for name, size in zip(learned.datasets, learned.sizes, strict=True)]
     methods = [method_title(method) for method in learned.methods]
@@ -95,7 +95,7 @@ def _plain(values: dict[str, float], learned: Learned) -> list[str]:
 
 
 def _limits(values: dict[str, float], learned: Learned) -> list[str]:
-    """What the runs cannot speak for."""
+    """Warnings where this federation is unlike all known ones."""
     clients = [cell["num_clients"] for cell in learned.cells]
     if min(clients) <= values["num_clients"] <= max(clients):
         return []
@@ -106,7 +106,7 @@ def _limits(values: dict[str, float], learned: Learned) -> list[str]:
 
 
 def _nearest(values: dict[str, float], learned: Learned) -> list[tuple[str, ...]]:
-    """The known federations that are most alike in what the rule looks at and in WPSI, each by its rank."""
+    """The known federations that are nearest in the rule's measure and in WPSI, in units of their spread."""
     keys = [learned.rule.measure or "majority", "wpsi"]
     table = np.array([[cell[key] for key in keys] for cell in learned.cells])
     spread = table.std(axis=0)

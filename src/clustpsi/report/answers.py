@@ -1,4 +1,4 @@
-"""What a report says first: the question, and the answer in two sentences that follow from the data."""
+"""The first lines of a report: the question, and its answer in two sentences."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from clustpsi.report.significance import FEWEST_PAIRS
 from clustpsi.report.tables import SERVER, method_title
 
 SHIFT = {"none": "hardly differ", "moderate": "differ moderately", "major": "differ a great deal"}
-MOST_NAMED = 5  # methods in one sentence
+MOST_NAMED = 5  # most methods in one sentence
 
 
 def question(cell: Cell) -> str:
@@ -19,12 +19,12 @@ def question(cell: Cell) -> str:
 
 
 def answer(cell: Cell) -> tuple[str, str]:
-    """Which method is best and whether that is worth anything; how sure it is."""
+    """Which method is best and whether it beats constant answers; how sure that is."""
     return _best(cell), _certainty(cell)
 
 
 def conclusion(cell: Cell) -> str:
-    """What to do where runs have been made: they count more than any rule."""
+    """What to do if there are runs: they count more than any rule."""
     title = method_title(cell.best)
     constant = cell.constants().get("client")
     if constant is not None and float(np.mean(cell.scores()[cell.best])) <= constant:
@@ -62,7 +62,7 @@ def skew_answer(found: Diagnosis) -> tuple[str, str]:
     if tau == 1:
         why = f", because {cautions[0]}" if cautions else ": no way to split them into clusters was found"
         return first, f"The clients stay together{why}."
-    told = "" if score is None or score < WEAK else f" with a silhouette of {score:.2f}"  # a weak one is a caution
+    told = "" if score is None or score < WEAK else f" with a silhouette of {score:.2f}"  # else a warning
     doubt = f", but {cautions[0]}" if cautions else ""
     return first, f"The clients form {counted(tau, 'cluster')}{told}{doubt}."
 

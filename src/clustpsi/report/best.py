@@ -26,11 +26,11 @@ from clustpsi.report.tables import (
 def best_table(
     runs: pd.DataFrame, reference: str, score: str = "global_accuracy", *, num_clients: int | None = None
 ) -> Sheet:
-    """A method minus the best other one of each cell: that with the best mean over the seeds that both have.
+    """A method minus the best other method of each cell: the one with the best mean over the seeds that both have.
 
-    The other one is picked because its mean is best, which favours it; a difference that is shown to be real is so by a
-    paired t-test over seeds, corrected after Holm for the number of cells.  Centralized learning, and scores taken on
-    the server, do not take part.
+    The other method is chosen because its mean is best, which favours it.  A difference is called real after a paired
+    t-test over seeds with Holm's correction for the number of cells.  Centralized learning and scores on the server do
+    not take part.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def best_table(
 
 
 def _cells(chosen: pd.DataFrame, reference: str, score: str) -> pd.DataFrame:
-    """A row for each data set and level: the method's mean, the best other one, and the difference over seeds."""
+    """One row per data set and level: the method's mean, the best other method, and the differences over seeds."""
     column = f"last_{score}"
     rows = []
     for names, group in chosen.groupby(["dataset", "level"], sort=False):
@@ -96,7 +96,7 @@ def _cells(chosen: pd.DataFrame, reference: str, score: str) -> pd.DataFrame:
         if reference not in by_seed:
             continue
         seeds = by_seed[by_seed[reference].notna()]
-        # Another method counts if it has as many of these seeds as any.
+        # Only the methods with the most of these seeds count.
         others = seeds.drop(columns=reference)
         others = others.loc[:, others.count() == others.count().max()].dropna()
         if others.empty:

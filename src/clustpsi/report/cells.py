@@ -1,6 +1,6 @@
-"""Runs that stand side by side in a report: those of one cell (a data set, a partition, a number of clients).
+"""Runs that a report compares: those of one cell (a data set, a partition, a number of clients).
 
-Everything that a report says about training is read or computed here; the tests of differences are those of
+This module reads or computes everything that a report says about training.  The tests of differences are those of
 ``clustpsi table tests``.
 """
 
@@ -45,9 +45,9 @@ CELL = ["dataset", "partitioner", "non_iid_param", "num_clients"]
 
 
 def find_runs(sources: Sequence[Path]) -> tuple[pd.DataFrame, list[str]]:
-    """The finished runs of stores and run folders, and a sentence for each thing in them that is left out.
+    """The finished runs of stores and run folders, and one sentence for each run that is left out.
 
-    A run folder that is named itself must be finished; in a store, unfinished runs are left out.
+    In a store, unfinished runs are left out.  If a source is itself a run folder, its run must be finished.
     """
     frames, notes = [], []
     single = [RunFolder(source) for source in sources if RunFolder(source).exists]
@@ -87,11 +87,11 @@ def unfinished(folder: RunFolder) -> str:
 
 
 def find_cells(runs: pd.DataFrame) -> list["Cell"]:
-    """The cells of runs, data set by data set, from the least to the most skewed; refuses what cannot be compared."""
+    """The cells of runs by data set, from the least to the most skewed; raises if the runs cannot be compared."""
     runs = runs[(runs["status"] == "finished") & ~runs["validation"].astype("boolean").fillna(False)]
     if runs.empty:
         raise ClustPSIError("none of these runs was scored on test data: a report is not made from validation scores")
-    runs = runs.sort_values("eval_every", kind="stable")  # of runs that differ in nothing else, the one that tells most
+    runs = runs.sort_values("eval_every", kind="stable")  # of otherwise equal runs, the one with the most evaluations
     for dataset, group in runs.groupby("dataset", sort=False):
         check_comparable(group, f"the runs on {dataset}")
     central = runs[is_central(runs["agg_method"])]
@@ -109,7 +109,7 @@ def find_cells(runs: pd.DataFrame) -> list["Cell"]:
 
 
 def _one_size(pooled: pd.DataFrame) -> pd.DataFrame:
-    """Centralized learning is the same for every number of clients; one of them is enough."""
+    """The runs of centralized learning with one number of clients: it is the same for every number."""
     return pooled[pooled["num_clients"] == pooled["num_clients"].max()] if len(pooled) else pooled
 
 
@@ -118,7 +118,7 @@ def _one_size(pooled: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class WorstClient:
-    """A client that fares badly under a method, and what explains it."""
+    """A client with a low accuracy under a method, and what explains it."""
 
     name: str
     cluster: int
@@ -126,7 +126,7 @@ class WorstClient:
     test: int
     labels: str
     accuracy: float
-    elsewhere: str | None  # the method that serves it best, where that is another
+    elsewhere: str | None  # the method that serves it best, if it is another one
     accuracy_elsewhere: float
 
 
@@ -141,7 +141,7 @@ class Cell:
         self.level: Level = first["level"]
         self.methods = method_order(federated["method"].unique())
         self.all_methods = method_order(runs["method"].unique())
-        # Seeds as they were run, those that most methods have first: charts of single clients show the first.
+        # Seeds that the most methods have come first: charts of single clients show the first seed.
         have = federated.groupby("seed", sort=False)["method"].nunique()
         self.seeds = [int(seed) for seed in have.sort_values(ascending=False, kind="stable").index]
         self._folders = {
@@ -170,13 +170,13 @@ class Cell:
 
     @cached_property
     def model(self) -> dict[str, Any]:
-        """The model's name and size, where the runs know them."""
+        """The model's name and size, if the runs recorded them."""
         summary = self._any_folder.summary()
         return {key: summary[key] for key in ("model", "num_parameters")} if "model" in summary else {}
 
     @property
     def _any_folder(self) -> RunFolder:
-        """Of a run with the seed that is shown, whichever method's: the clients are the same for all."""
+        """The folder of any run with the shown seed: the clients are the same for all methods."""
         return next(folder for (method, seed), folder in self._folders.items() if seed == self.shown_seed)
 
     @cached_property
@@ -190,12 +190,12 @@ class Cell:
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """Of the clients of the seed that is shown, as Clust-PSI-PFL sees them."""
+        """Diagnosis of the clients of the shown seed, with the features of Clust-PSI-PFL."""
         return self._diagnose("psi")
 
     @cached_property
     def signed(self) -> Diagnosis:
-        """The same with signed features."""
+        """The same diagnosis with signed features."""
         return self._diagnose("signed")
 
     def _diagnose(self, features: str) -> Diagnosis:
@@ -204,7 +204,7 @@ class Cell:
         return diagnose(counts, names, classes, preset="paper", features=features, random_state=self.shown_seed)
 
     def measures(self) -> dict[str, list[float]]:
-        """Measures of skew, one value for each seed."""
+        """Measures of skew, one value per seed."""
         of_seed = self.runs.drop_duplicates("seed")
         names = [name for name in map(str, of_seed) if name.startswith("skew_")]
         return {name.removeprefix("skew_"): of_seed[name].dropna().astype(float).tolist() for name in names}
@@ -212,7 +212,7 @@ class Cell:
     # -------------------------------------------------------------------------------------------------- scores
 
     def scores(self, score: str = "global_accuracy") -> dict[str, list[float]]:
-        """Of the last round, by method: one value for each seed."""
+        """Scores of the last round by method, one value per seed."""
         column = f"last_{score}"
         if column not in self.runs:
             return {}
@@ -227,10 +227,10 @@ class Cell:
         return max(self.methods, key=lambda name: float(np.mean(scores[name])))
 
     def constants(self, score: str = "global_accuracy") -> dict[str, float]:
-        """What answers without training score, by kind; means over seeds."""
+        """Scores of constant answers, which need no training, by kind; means over seeds."""
         by_seed = {seed: folder for (method, seed), folder in self._folders.items() if method in self.methods}
         given = [folder.summary().get("constant") for folder in by_seed.values()]
-        known = [each for each in given if isinstance(each, dict)]  # runs of earlier versions do not have them
+        known = [each for each in given if isinstance(each, dict)]  # runs of earlier versions lack them
         return {
             kind: float(np.mean([each[kind][score] for each in known]))
             for kind in CONSTANTS
@@ -244,12 +244,12 @@ class Cell:
             return pd.DataFrame()
         try:
             by_cell, _ = difference_tables(self.runs, self.best)
-        except ClustPSIError:  # no other method has a seed in common with it
+        except ClustPSIError:  # no other method shares a seed with it
             return pd.DataFrame()
         return by_cell.frame
 
     def curves(self, score: str = "global_accuracy") -> dict[str, Curve]:
-        """A score over those rounds in which every seed was evaluated, by method."""
+        """A score over the rounds in which every seed was evaluated, by method."""
         found = {}
         for method in self.all_methods:
             tables = [
@@ -265,14 +265,14 @@ class Cell:
     # --------------------------------------------------------------------------------------------- single clients
 
     def local_accuracy(self) -> dict[str, NDArray[np.float64]]:
-        """Of the last round, by method: every client of every seed."""
+        """Accuracy in the last round by method, of every client of every seed."""
         return {
             method: np.concatenate([self._last(method, seed) for name, seed in self._folders if name == method])
             for method in self.methods
         }
 
     def accuracy_of_clients(self) -> dict[str, NDArray[np.float64]]:
-        """Of the last round, by method: every client of the seed that is shown."""
+        """Accuracy in the last round by method, of every client of the shown seed."""
         return {method: self._last(method, self.shown_seed) for method in self.methods if self._has(method)}
 
     def _has(self, method: str) -> bool:
@@ -291,7 +291,7 @@ class Cell:
             ) from None
 
     def worst_clients(self, most: int = 10) -> list[WorstClient]:
-        """The clients that fare worst under the best method, for the seed that is shown; none without an error."""
+        """The clients with the lowest accuracy under the best method, for the shown seed; only clients with errors."""
         method = self.best if self._has(self.best) else next(iter(self.accuracy_of_clients()))
         accuracies = self.accuracy_of_clients()
         own = accuracies[method]
@@ -325,7 +325,7 @@ class Cell:
         }
 
     def notes(self) -> list[str]:
-        """What a reader of the scores should know about single runs, a sentence each."""
+        """What a reader of the scores should know about single runs, one sentence each."""
         found = [
             f"{method_title(method)}, seed {seed}: {text}"
             for (method, seed), folder in self._folders.items()
@@ -349,7 +349,7 @@ def top_labels(counts: NDArray[np.int64], class_names: Sequence[str], most: int 
 
 
 def two_dimensions(found: Diagnosis) -> tuple[NDArray[np.float64], list[float]]:
-    """Clients in the two directions in which their features differ most, and the share of the differences in each."""
+    """Clients along the two directions in which their features differ most, and each direction's share of variance."""
     from sklearn.decomposition import PCA
 
     features = found.clustering.transform(found.counts)
@@ -360,7 +360,7 @@ def two_dimensions(found: Diagnosis) -> tuple[NDArray[np.float64], list[float]]:
 
 
 def shared_settings(cells: Iterable[Cell]) -> str:
-    """What a report's heading says about its runs."""
+    """The numbers of methods and of seeds, for a report's heading."""
     seeds = {seed for cell in cells for seed in cell.seeds}
     methods = {method for cell in cells for method in cell.all_methods}
     return f"{counted(len(methods), 'method')}, {counted(len(seeds), 'seed')}"

@@ -1,10 +1,10 @@
-"""Charts for web pages: Plotly figures as plain data, with the looks of :mod:`.look`, on a light or a dark page.
+"""Charts for web pages: Plotly figures as plain data, in the style of :mod:`.look`, for a light or a dark page.
 
-All functions take names as they are (they are text, whatever is in them) and the theme of the page last.  Methods are
-given by their specifications, as runs have them.  A chart has its height; its width is that of the page.
+All functions take names unescaped: a name is always treated as text.  The last argument is the theme of the page.
+Methods are given by their specifications, as runs record them.  A chart has a fixed height; it is as wide as the page.
 
-A chart is what Plotly's JavaScript and Dash take: a dictionary of ``data`` and ``layout`` that can be written as JSON.
-Plotly's own Python classes would check every value, which takes a hundred times as long; the tests do that.
+A chart is a dictionary of ``data`` and ``layout`` that can be written as JSON, as Plotly's JavaScript and Dash need it.
+Plotly's own Python classes would check every value, which takes a hundred times as long; the tests do that instead.
 """
 
 from base64 import b64encode
@@ -35,19 +35,19 @@ from clustpsi.report.tables import method_order, method_title
 
 Chart = dict[str, Any]
 
-#: Of every chart: what Plotly's own controls offer.
+#: Plotly's own controls, the same for every chart.
 CONFIG = {
     "displaylogo": False,
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
 }
 
-MOST_NAMES = 60  # of clients or classes beside an axis
+MOST_NAMES = 60  # clients or classes named beside an axis
 MOST_LARGE = 150  # points of full size
-MOST_STEPS = 400  # of a line of shares
-MOST_SHOWN = 18  # letters of a name beside an axis; hovering tells all of it
-MOST_WRITTEN = 10  # classes whose shares are written out
-MOST_CLUSTERS = 24  # whose borders and label mix are shown
+MOST_STEPS = 400  # steps of a cumulative line
+MOST_SHOWN = 18  # letters of a name beside an axis; hovering shows the full name
+MOST_WRITTEN = 10  # classes whose shares are written as numbers
+MOST_CLUSTERS = 24  # clusters whose borders and label mix are shown
 
 SYMBOLS = {
     "o": "circle",
@@ -83,7 +83,7 @@ class Silhouettes:
 
 
 def as_text(name: str, most: int | None = None) -> str:
-    """A name as Plotly shows it: no mark-up, no control characters, and an end if it is long.
+    """A name for Plotly: without mark-up and control characters, and cut if it is long.
 
     >>> as_text("<b>a</b>"), as_text("a very long name", 6)
     ('&lt;b&gt;a&lt;/b&gt;', 'a ver…')
@@ -95,7 +95,7 @@ def as_text(name: str, most: int | None = None) -> str:
 
 
 def cluster_order(counts: ArrayLike, clusters: ArrayLike | None = None) -> NDArray[np.intp]:
-    """Clients by cluster, and within one so that those with the same prevailing class stand together.
+    """Clients sorted by cluster; within a cluster, clients with the same most frequent class are neighbours.
 
     >>> cluster_order([[9, 1], [0, 5], [4, 1], [1, 9]], [1, 0, 1, 0]).tolist()
     [1, 3, 0, 2]
@@ -116,7 +116,7 @@ def label_heat_map(
     clusters: ArrayLike | None = None,
     theme: Theme = LIGHT,
 ) -> Chart:
-    """Which share of a client's samples (columns) has which label (rows); clients stand by cluster."""
+    """The share of each label (rows) in each client's samples (columns); clients are sorted by cluster."""
     table = np.asarray(counts)
     order = cluster_order(table, clusters)
     groups = None if clusters is None else np.asarray(clusters)[order]
@@ -170,7 +170,7 @@ def client_sizes(
 
 
 def skew_measures(measures: Mapping[str, ArrayLike], theme: Theme = LIGHT) -> Chart:
-    """The measures of skew, one value each or one per seed: WPSI within its bands, the others between 0 and 1."""
+    """The measures of skew, with one value each or one per seed: WPSI within its bands, the others from 0 to 1."""
     values = {key: np.atleast_1d(np.asarray(measures[key], np.float64)) for key in MEASURE_LOOKS if key in measures}
     wpsi = values["wpsi"]
     low, high = max(1e-4, min(0.01, wpsi.min() / 2)), max(1.0, wpsi.max() * 2)
@@ -234,9 +234,9 @@ def psi_terms(
     *,
     reference: ArrayLike | None = None,
 ) -> Chart:
-    """Who drives the skew: the PSI of each client, above, and what each class adds to it, too much or too little of it.
+    """What drives the skew: above, the PSI of each client; below, what each class adds to it by excess or lack.
 
-    Clients stand by their PSI, classes by what they add to the skew of the federation.  ``reference`` is the label
+    Clients are sorted by their PSI, classes by what they add to the skew of the federation.  ``reference`` is the label
     distribution that clients are compared with; by default that of all ``counts``.
     """
     parts, table = np.asarray(terms, np.float64), np.asarray(counts)
@@ -285,7 +285,7 @@ def psi_terms(
 
 
 def silhouette(kinds: Mapping[str, Silhouettes], theme: Theme = LIGHT) -> Chart:
-    """The silhouette over the number of clusters, and the number that was chosen; a line for each kind of features."""
+    """The silhouette over the number of clusters, and the chosen number; one line per kind of features."""
     traces = []
     widest = 2
     for kind, found in kinds.items():
@@ -332,9 +332,9 @@ def clients_in_two_dimensions(
     *,
     kept: Sequence[float] | None = None,
 ) -> Chart:
-    """Clients as points that lie near each other where their labels are alike, each with the look of its cluster.
+    """Clients as points in the style of their cluster; clients with similar labels are near each other.
 
-    ``kept`` is the share of the differences between clients that each of the two dimensions shows.
+    ``kept`` is the share of the variance between clients that each of the two dimensions shows.
     """
     xy, groups, samples = np.asarray(points, np.float64), np.asarray(clusters), np.asarray(sizes)
     numbers = np.unique(groups)
@@ -371,7 +371,7 @@ def clients_in_two_dimensions(
 
 
 def label_mix(counts: ArrayLike, clusters: ArrayLike, class_names: Sequence[str], theme: Theme = LIGHT) -> Chart:
-    """Which share of each cluster's samples has which label; the first row is everybody, then the largest clusters."""
+    """The share of each label in each cluster's samples; the first row is all clients, then the largest clusters."""
     table, groups = np.asarray(counts), np.asarray(clusters)
     numbers, members = np.unique(groups, return_counts=True)
     largest = np.sort(np.argsort(-members, kind="stable")[:MOST_CLUSTERS])
@@ -402,7 +402,7 @@ def label_mix(counts: ArrayLike, clusters: ArrayLike, class_names: Sequence[str]
 
 
 def _percentages(shares: NDArray[np.float64]) -> dict[str, Any]:
-    """Shares as numbers in the fields of a heat map, where the fields of a phone have room for them."""
+    """Shares as numbers in the cells of a heat map, if the cells are large enough even on a phone."""
     if shares.shape[1] > MOST_WRITTEN:
         return {}
     texts = [[f"{100 * share:.0f}" if share >= 0.005 else "" for share in row] for row in shares]
@@ -419,9 +419,9 @@ def accuracy_by_round(
     *,
     score: str = "accuracy",
 ) -> Chart:
-    """A score over rounds: the mean over seeds as a line per method, from the lowest to the highest seed as a band.
+    """A score over rounds: one line per method for the mean over seeds, and a band from the lowest to the highest seed.
 
-    ``constants`` are answers that need no training, by their titles: lines across.
+    ``constants`` are answers that need no training, by title: horizontal lines.
     """
     bands, lines = [], []
     for method in method_order(curves):
@@ -471,7 +471,7 @@ def accuracy_by_method(
     score: str = "accuracy",
     paper: Mapping[str, float] | None = None,
 ) -> Chart:
-    """The last score of every method: the mean as its marker, a tick for each seed; the best at the top.
+    """The last score of every method: a marker for the mean, one tick per seed; the best method is at the top.
 
     ``paper`` are the paper's values, each beside the method's own.
     """
@@ -530,14 +530,14 @@ def accuracy_by_method(
 
 
 def local_accuracy_ecdf(accuracies: Mapping[str, ArrayLike], theme: Theme = LIGHT) -> Chart:
-    """Which share of the clients has at most this accuracy, a line for each method."""
+    """The share of clients with at most a given accuracy, one line per method."""
     lines = []
     for method in method_order(accuracies):
         look = method_look(method)
         values = np.asarray(accuracies[method], np.float64)
         steps, clients = np.unique(values[np.isfinite(values)], return_counts=True)
         share = np.cumsum(clients) / max(1, clients.sum())
-        if len(steps) > MOST_STEPS:  # more cannot be seen
+        if len(steps) > MOST_STEPS:  # more would not be visible
             kept = np.linspace(0, len(steps) - 1, MOST_STEPS).round().astype(int)
             steps, share = steps[kept], share[kept]
         lines.append(
@@ -567,7 +567,7 @@ def accuracy_by_client(
     clusters: ArrayLike | None = None,
     theme: Theme = LIGHT,
 ) -> Chart:
-    """The accuracy of each client (columns) under each method (rows); clients stand by cluster, then by accuracy."""
+    """The accuracy of each client (columns) under each method (rows); clients sorted by cluster, then by accuracy."""
     methods = method_order(accuracies)
     values = np.array([np.asarray(accuracies[method], np.float64) for method in methods])
     known = np.isfinite(values)
@@ -601,7 +601,7 @@ def accuracy_by_client(
 def cost(costs: Mapping[str, Mapping[str, float]], theme: Theme = LIGHT) -> Chart:
     """What each method costs: megabytes sent up and down, and seconds of computing.
 
-    ``costs`` has ``bytes_up``, ``bytes_down`` and ``seconds`` (NaN where unknown) for each method.
+    ``costs`` has ``bytes_up``, ``bytes_down`` and ``seconds`` (NaN if unknown) for each method.
     """
     methods = method_order(costs)[::-1]
     rows = [_method_name(method) for method in methods]
@@ -663,7 +663,7 @@ def _chart(data: list[Chart], layout: dict[str, Any], theme: Theme) -> Chart:
 
 
 def _packed(values: NDArray[Any]) -> dict[str, Any]:
-    """Numbers as Plotly reads them from few bytes, which a page has to carry."""
+    """Numbers in Plotly's compact form, to keep pages small."""
     kind = "f4"
     if np.issubdtype(values.dtype, np.integer):
         most = int(values.max(initial=0))
@@ -678,7 +678,7 @@ def _axis(title: str = "", **more: Any) -> dict[str, Any]:
 
 
 def _columns(names: Sequence[str], places: Sequence[str], title: str) -> dict[str, Any]:
-    """An axis with short names below columns: as many as there is room for, none where nobody could find one."""
+    """An axis with short names below columns: as many as there is room for, or none if there are too many."""
     axis = _axis(title, type="category", showgrid=False)
     if len(names) > MOST_NAMES:
         return axis | {"showticklabels": False}
@@ -691,7 +691,7 @@ def _rows(
 ) -> dict[str, Any]:
     """An axis with short names beside rows, from the top down.
 
-    A row goes by its place, not by its number: Plotly takes the number 3 for a class that is called 3.
+    A row is identified by its place and not by its number, because Plotly takes the number 3 for a class called 3.
     """
     axis = _axis(title, type="category", showgrid=False, autorange="reversed")
     if len(names) > MOST_NAMES:
@@ -701,7 +701,7 @@ def _rows(
 
 
 def _places(names: Sequence[str], clusters: NDArray[Any] | None = None) -> list[str]:
-    """Names as places of an axis, each its own place: what hovering shows."""
+    """Names as unique places on an axis; hovering shows them."""
     seen: dict[str, int] = {}
     places = []
     for i, name in enumerate(names):
@@ -712,7 +712,7 @@ def _places(names: Sequence[str], clusters: NDArray[Any] | None = None) -> list[
 
 
 def _group_marks(groups: NDArray[Any] | None, theme: Theme) -> dict[str, Any]:
-    """Borders between the clusters of an ordered axis, and their numbers where there is room."""
+    """Borders between the clusters on a sorted axis, and the clusters' numbers if there is room."""
     if groups is None:
         return {}
     borders = (np.flatnonzero(groups[1:] != groups[:-1]) + 0.5).tolist()
@@ -723,7 +723,7 @@ def _group_marks(groups: NDArray[Any] | None, theme: Theme) -> dict[str, Any]:
     font = {"color": theme.bad, "size": 12}
     notes = []
     for left, right in pairwise([-0.5, *borders, len(groups) - 0.5]):
-        if (right - left) / len(groups) >= 0.05:  # of a phone's width: room for two digits
+        if (right - left) / len(groups) >= 0.05:  # on a phone this leaves room for two digits
             number = str(groups[int(left + 0.5)])
             notes.append(_note(number, x=(left + right) / 2, y=1, yref="paper", yanchor="bottom", font=font))
     return {"shapes": [place | {"x0": at, "x1": at} for at in borders], "annotations": notes}
@@ -743,7 +743,7 @@ def _line_across(value: float, line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _method_name(method: str) -> str:
-    """A method beside an axis, its parameters below it, so that a phone has room for the chart."""
+    """A method's name beside an axis, with its parameters below it, so that the chart has room on a phone."""
     name, _, parameters = method_title(method).partition(" (")
     return as_text(name) + (f"<br><sub>({as_text(parameters)}</sub>" if parameters else "")
 
@@ -767,7 +767,7 @@ def _line(look: Look, theme: Theme) -> dict[str, Any]:
 
 
 def _colours(colours: Sequence[str], least: float, most: float, texts: Sequence[str]) -> dict[str, Any]:
-    """Of a heat map; ``texts`` are at the ends and in the middle of its key, which is below, where a phone has room."""
+    """Colours of a heat map; ``texts`` label the ends and the middle of its key, which is below the chart."""
     key = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "xref": "container", "x": 0}
     key |= {"xanchor": "left", "lenmode": "pixels", "len": 190, "xpad": 28, "thickness": 10, "outlinewidth": 0}
     key |= {

@@ -1,8 +1,8 @@
-"""What is in the clusters of runs: which classes dominate them, and how far constant answers would go.
+"""Contents of the clusters of runs: which classes dominate them, and what constant answers would score.
 
-If one class dominates a cluster, a model that always names this class does well there.  Three constants put a method's
-accuracy into perspective: always naming the class that is most frequent in the training data of the whole
-federation, of the cluster, or of the client.  They are scored on test data, like the methods.
+If one class dominates a cluster, a model that always predicts this class does well there.  So a method's accuracy is
+compared with three constant answers: the class that is most frequent in the training data of the whole federation, of
+the cluster, or of the client.  They are scored on test data, like the methods.
 """
 
 from collections.abc import Sequence

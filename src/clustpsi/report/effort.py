@@ -1,4 +1,4 @@
-"""What methods cost: how many clients trained, and how much was sent."""
+"""The cost of methods: how many clients trained, and how much was sent."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ COSTS = ("participants", "bytes_up", "bytes_down")
 
 
 def effort_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Sheet:
-    """Clients that trained and megabytes that were sent, in all rounds together, of every method and partition."""
+    """Clients that trained and megabytes sent in all rounds together, for every method and partition."""
     chosen = comparable(runs, num_clients)
     chosen = chosen[~is_central(chosen["method"])]
     if chosen.empty:

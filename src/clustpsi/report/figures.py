@@ -1,7 +1,7 @@
-"""Figures, the paper's and others, each with the data behind it.
+"""The paper's figures and others, each with its data.
 
-Skew, silhouettes, numbers of clusters and partitions need labels only; accuracies and learning curves come from a store
-of runs, and importances from the tables of ``clustpsi study metrics``.
+Figures of skew, silhouettes, numbers of clusters and partitions need only labels.  Accuracies and learning curves come
+from a store of runs, importances from the tables of ``clustpsi study metrics``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 SYMBOLS = {"dirichlet": r"$\alpha$", "similarity": r"$S$"}
 TITLES = {"dirichlet": "Dirichlet", "similarity": "Similarity", "iid": "IID", "natural": "natural clients"}
 CENTRALIZED: dict[str, Any] = {"color": GREY, "linestyle": (0, (6, 2)), "zorder": 1}
-MOST_NAMES = 30  # of classes beside a panel
+MOST_NAMES = 30  # classes named beside a panel
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a figure is to show; None stands for the figure's own default.
+    """What a figure should show; None means the figure's own default.
 
-    ``reading`` is how a file of the user's own is read, as in :attr:`clustpsi.Config.reading`.
+    ``reading`` says how to read a file of the user, as in :attr:`clustpsi.Config.reading`.
     """
 
     dataset: str | None = None
@@ -64,13 +64,13 @@ class Request:
         return load_dataset(self.dataset or "digits", data_dir=self.data_dir, **self.reading)
 
     def given(self) -> set[str]:
-        """What was asked for, by the names of the command line's options."""
+        """What the user asked for, by the names of the command-line options."""
         names = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "reading"}
         return {key for key, value in {**names, **self.reading}.items() if value not in (None, False, (), {})}
 
     @property
     def natural(self) -> bool:
-        """Whether the data's own clients are asked for."""
+        """Whether the user asked for the data's own clients."""
         return self.reading.get("client") is not None
 
     @property
@@ -84,14 +84,14 @@ class Request:
 
 @dataclass
 class Drawing:
-    """A figure, the data it shows, and what should be said about it."""
+    """A figure, its data, and notes for the reader."""
 
     figure: "Figure"
     data: pd.DataFrame
     notes: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> Path:
-        """Write the figure, and its data beside it as CSV; gives the path of the data."""
+        """Write the figure, and a CSV with its data beside it; gives the path of the CSV."""
         beside = path.with_suffix(".csv")
         with style.publication_style():
             style.save(self.figure, path)
@@ -107,7 +107,7 @@ def draw(name: str, request: Request) -> Drawing:
 
 
 def check_request(name: str, request: Request, output: Path | None = None) -> None:
-    """Refuse, before any work, what the figure does not take, and an output that cannot be written."""
+    """Raise, before any work, if the figure has no use for an option or the output cannot be written."""
     if name not in FIGURES:
         raise unknown_name("figure", name, FIGURES)
     kind = FIGURES[name]
@@ -134,7 +134,7 @@ def check_request(name: str, request: Request, output: Path | None = None) -> No
 
 
 def _flag(option: str) -> str:
-    """The command line's name of an option."""
+    """An option as on the command line."""
     return {"seeds": "--seeds-list"}.get(option, f"--{option.replace('_', '-')}")
 
 
@@ -142,7 +142,7 @@ def _flag(option: str) -> str:
 
 
 def _skew(protocol: str) -> Callable[[Request], Drawing]:
-    """WPSI and, on the right axis, the other measures over the level; one panel for each number of clients."""
+    """WPSI and, on the right axis, the other measures over the level; one panel per number of clients."""
 
     def draw(request: Request) -> Drawing:
         dataset = request.load()
@@ -195,7 +195,7 @@ def _draw_skew(axes: "Axes", data: pd.DataFrame, levels: Sequence[float]) -> "Ax
 
 
 def _clusterings(request: Request, default_clients: tuple[int, ...]) -> tuple[Dataset, pd.DataFrame, list[str]]:
-    """The silhouette of every number of clusters, on the partitions that ``clustpsi run`` has for the same settings."""
+    """The silhouette of every number of clusters, on the partitions that ``clustpsi run`` makes for these settings."""
     dataset = request.load()
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -220,7 +220,7 @@ def _clusterings(request: Request, default_clients: tuple[int, ...]) -> tuple[Da
 
 
 def _silhouette(request: Request) -> Drawing:
-    """Silhouette over the number of clusters, one line for each number of clients; the chosen number is marked."""
+    """Silhouette over the number of clusters, one line per number of clients; the chosen number is marked."""
     dataset, data, notes = _clusterings(request, (10, 50, 100))
     kinds = list(dict.fromkeys(zip(data["partitioner"], data["level"], strict=True)))
     clients = sorted(data["num_clients"].unique())
@@ -238,7 +238,7 @@ def _silhouette(request: Request) -> Drawing:
             axes.fill_between(mean.index, low, high, color=look["color"], alpha=0.12, linewidth=0)
             chosen = part[part["chosen"]]
             step = min(1.2, 5 / len(clients))
-            size = 4 + step * (len(clients) - 1 - i)  # what is drawn first shows around what comes on top
+            size = 4 + step * (len(clients) - 1 - i)  # larger markers first, so that later ones do not hide them
             axes.plot(
                 chosen["tau"],
                 chosen["silhouette"],
@@ -259,7 +259,7 @@ def _silhouette(request: Request) -> Drawing:
 
 
 def _tau(request: Request) -> Drawing:
-    """The chosen number of clusters over the number of clients, one line for each level; points are single seeds."""
+    """The chosen number of clusters over the number of clients, one line per level; points are single seeds."""
     from matplotlib.ticker import MaxNLocator
 
     dataset, tried, notes = _clusterings(request, (10, 50, 100))
@@ -271,7 +271,7 @@ def _tau(request: Request) -> Drawing:
         levels = part["level"].unique()
         for i, level in enumerate(levels):
             of_level = part[part["level"] == level]
-            shift = 0.12 * (i - (len(levels) - 1) / 2)  # so that points of different levels do not hide each other
+            shift = 0.12 * (i - (len(levels) - 1) / 2)  # keeps points of different levels apart
             median = of_level.groupby("num_clients")["tau"].median()
             look = style.series_style(i)
             x = np.array([clients.index(k) for k in median.index]) + shift
@@ -291,9 +291,9 @@ def _tau(request: Request) -> Drawing:
 
 
 def _partition(request: Request) -> Drawing:
-    """Who has which labels: classes by clients, sizes of clients above; one panel for each partition of the first seed.
+    """Labels of the clients: classes by clients, with the clients' sizes above; one panel per partition, first seed.
 
-    The data's own clients, where it has a column that names them, are the only panel.
+    If a column of the data names its clients, they are the only panel.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -350,9 +350,9 @@ def _partition(request: Request) -> Drawing:
 
 
 def _client_names(names: Sequence[str]) -> tuple[list[str], bool]:
-    """Clients' names as they go below a panel of one column's width, none if they do not fit; whether upright."""
+    """Clients' names below a panel of one column's width, empty if they do not fit; and whether they are upright."""
     shown = [style.plain(name) for name in names]
-    points = 0.7 * style.ONE_COLUMN * 72 / len(shown)  # for each client
+    points = 0.7 * style.ONE_COLUMN * 72 / len(shown)  # per client
     are_upright = max(map(len, shown)) * 4.5 + 4 > points
     return ([], False) if are_upright and points < 9 else (shown, are_upright)
 
@@ -361,7 +361,7 @@ def _client_names(names: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _accuracy(protocol: str) -> Callable[[Request], Drawing]:
-    """A score over the level, mean over seeds, one panel for each number of clients; centralized learning as a line."""
+    """A score over the level, mean over seeds; one panel per number of clients; centralized learning as a line."""
 
     def draw(request: Request) -> Drawing:
         runs, notes = _runs(request)
@@ -383,7 +383,7 @@ def _accuracy(protocol: str) -> Callable[[Request], Drawing]:
             methods = method_order(data["agg_method"].unique())
             for method, shift in zip(methods, np.linspace(-0.2, 0.2, len(methods)), strict=True):
                 line = part[part["agg_method"] == method].sort_values("level")
-                x = [levels.index(level) + shift for level in line["level"]]  # beside each other, not on top
+                x = [levels.index(level) + shift for level in line["level"]]  # side by side
                 look = _method_look(method)
                 axes.errorbar(x, line["mean"], yerr=line["std"], elinewidth=0.5, capsize=1.2, capthick=0.5, **look)
             if len(central) and not SCORES[score].of_clients:
@@ -398,7 +398,7 @@ def _accuracy(protocol: str) -> Callable[[Request], Drawing]:
 
 
 def _local_ecdf(request: Request) -> Drawing:
-    """Share of clients with at most this accuracy, all seeds together; one panel for each partition, largest K."""
+    """Share of clients with at most this accuracy, all seeds together; one panel per partition, largest K."""
     runs, notes = _runs(request)
     runs = _of_largest(runs[runs["method"] != "centralized"])
 
@@ -434,7 +434,7 @@ def _local_ecdf(request: Request) -> Drawing:
 
 
 def _rounds(request: Request) -> Drawing:
-    """Learning curves: a score over rounds, mean and standard deviation over seeds; one panel for each partition."""
+    """Learning curves: a score over rounds, mean and standard deviation over seeds; one panel per partition."""
     from matplotlib.ticker import MaxNLocator
 
     runs, notes = _runs(request)
@@ -444,7 +444,7 @@ def _rounds(request: Request) -> Drawing:
     def curve(folder: RunFolder) -> pd.DataFrame:
         rounds = folder.rounds()
         columns_found.update(map(str, rounds))
-        return rounds.reindex(columns=["round", score]).dropna()  # where it was evaluated
+        return rounds.reindex(columns=["round", score]).dropna()  # evaluated rounds
 
     central = runs["method"] == "centralized"
     of_clients = score in SCORES and SCORES[score].of_clients
@@ -489,7 +489,7 @@ def _rounds(request: Request) -> Drawing:
 def _from_folders(
     runs: pd.DataFrame, request: Request, read: Callable[[RunFolder], pd.DataFrame], notes: list[str]
 ) -> pd.DataFrame:
-    """What is read in the folders of exactly these runs, beside their settings; a note on each that is damaged."""
+    """Data read from the folders of these runs, with their settings; adds a note for each damaged folder."""
     if runs.empty:
         raise ClustPSIError(f"{request.store} has no run of a federated method that was asked for")
     if runs["folder"].isna().any():
@@ -501,7 +501,7 @@ def _from_folders(
     for row in runs.to_dict("records"):
         try:
             table = read(RunFolder(Path(row["folder"])))
-        except (OSError, ValueError, KeyError) as error:  # of pandas or of clustpsi
+        except (OSError, ValueError, KeyError) as error:  # from pandas or clustpsi
             notes.append(f"left out {row['folder']}, which is damaged: {error}")
             continue
         tables.append(table.assign(**{key: [row[key]] * len(table) for key in keys}))
@@ -517,12 +517,12 @@ def _of_largest(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is(kinds: "pd.Series[Any]", kind: Level) -> "pd.Series[bool]":
-    """Where a column of levels has this one (pandas takes a tuple for several values)."""
+    """Where a column of levels has this level (pandas would take the tuple for several values)."""
     return kinds.map(lambda each: each == kind).astype(bool)
 
 
 def _shown(data: pd.DataFrame) -> str:
-    """What panels have in common."""
+    """What all panels have in common, in words."""
     clients = data["num_clients"].dropna()
     return f"{data['dataset'].iloc[0]}, {f'{clients.iloc[0]:.0f} clients' if len(clients) else 'natural clients'}"
 
@@ -531,7 +531,7 @@ def _shown(data: pd.DataFrame) -> str:
 
 
 def _importances(request: Request) -> Drawing:
-    """What each measure tells of the level, by model: importance among all measures, above; R2 alone, below."""
+    """What each measure tells about the level, by model: its importance among all (above) and its R2 alone (below)."""
     folder = request.study or Path("study")
     try:
         importances, scores = (read_exact_csv(folder / f"{name}.csv") for name in ("importances", "scores"))
@@ -558,7 +558,7 @@ def _importances(request: Request) -> Drawing:
 
 
 def _bars(axes: "Axes", data: pd.DataFrame, column: str, mark: str | None = None) -> None:
-    """One group of bars for each model, one bar for each measure; where there is a value to mark, a point."""
+    """One group of bars per model, one bar per measure; a point marks another value, if there is one."""
     titles = {"lightgbm": "LightGBM", "svm": "SVM", "mlp": "MLP", "tree": "Tree"}
     models, measures = data["model"].unique(), data["measure"].unique()
     width = 0.8 / len(measures)
@@ -581,7 +581,7 @@ def _bars(axes: "Axes", data: pd.DataFrame, column: str, mark: str | None = None
 
 
 def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
-    """The finished runs on one data set that were scored on test data, one row each, and what could not be read."""
+    """The finished runs on one data set that were scored on test data, one row each; and notes on damaged ones."""
     runs, problems = read_runs(request.store)
     runs = select(runs, request.where)
     runs = runs[(runs["status"] == "finished") & ~runs["validation"].astype("boolean").fillna(False)]
@@ -594,7 +594,7 @@ def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
     if dataset not in names:
         raise unknown_name(f"dataset in {request.store}", dataset, names)
     runs = runs[runs["dataset"] == dataset]
-    runs = runs.sort_values("eval_every", kind="stable")  # of runs that differ in nothing else, the one that tells most
+    runs = runs.sort_values("eval_every", kind="stable")  # of otherwise equal runs, the one with the most evaluations
     runs = runs.drop_duplicates([key for key in SETTINGS if key != "eval_every"]).sort_index()
     method = runs["agg_method"].str.partition(":")[0]
     levels = {"dirichlet": request.alphas, "similarity": request.similarities}
@@ -630,7 +630,7 @@ def _panels(
     same_y: bool = False,
     same_x: bool = False,
 ) -> tuple["Figure", list["Axes"]]:
-    """A figure with panels: as wide as a column for a single one, else as two."""
+    """A figure with panels: one column wide for a single panel, else two columns wide."""
     from matplotlib.figure import Figure
 
     inches = width or (style.ONE_COLUMN if columns == 1 else style.TWO_COLUMNS)
@@ -640,7 +640,7 @@ def _panels(
 
 
 def _grid(number: int) -> tuple["Figure", list["Axes"], int]:
-    """A figure with so many panels that share their axes, up to three beside each other; with the number of columns."""
+    """A figure with this many panels that share their axes, up to three side by side; and its number of columns."""
     columns = min(3, number)
     lines = -(-number // columns)
     height, width = 0.8 + 1.9 * lines, style.TWO_COLUMNS
@@ -651,7 +651,7 @@ def _grid(number: int) -> tuple["Figure", list["Axes"], int]:
 
 
 def _label_grid(panels: Sequence["Axes"], columns: int, x: str, y: str) -> None:
-    """Axes' names at the left and at the bottom only."""
+    """Name the axes only at the left and at the bottom."""
     for i, axes in enumerate(panels):
         is_lowest = i + columns >= len(panels)
         axes.set_xlabel(x if is_lowest else "")
@@ -679,7 +679,7 @@ def _legend(figure: "Figure", panels: Sequence["Axes"], most_columns: int = 6) -
 
 
 def _name_levels(axes: "Axes", protocol: str, levels: Sequence[float]) -> None:
-    """Levels at equal distances, each with its name."""
+    """Label the levels, at equal distances."""
     axes.set_xticks(range(len(levels)), [f"{level:g}" for level in levels], rotation=60 if len(levels) > 6 else 0)
     axes.set_xlim(-0.4, len(levels) - 0.6)
     axes.set_xlabel(SYMBOLS[protocol])
@@ -729,7 +729,7 @@ RUNS = ("runs", "where", "dataset", "num_clients", "seeds")
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure that can be asked for: how and from what it is drawn, what it shows, which fields of a request count."""
+    """A kind of figure: how and from what it is drawn, what it shows, which fields of a request it uses."""
 
     draw: Callable[[Request], Drawing]
     needs: str

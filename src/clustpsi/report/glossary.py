@@ -1,4 +1,4 @@
-"""The words that pages use for things that not everybody knows, each with one plain explanation."""
+"""Technical words on web pages, each with one plain explanation."""
 
 #: By key: the word, and what it means.
 TERMS = {
@@ -13,7 +13,7 @@ TERMS = {
         "balanced accuracy",
         "The accuracy for each class, averaged over classes: rare classes count as much as frequent ones.",
     ),
-    "client": ("client", "Whoever has data and trains without giving it away: a hospital, a phone, a camera site."),
+    "client": ("client", "Someone with data who trains without giving it away: a hospital, a phone, a camera site."),
     "cluster": ("cluster", "A group of clients whose label mixes are alike."),
     "constant": (
         "constant answer",
@@ -22,7 +22,7 @@ TERMS = {
     "dirichlet": (
         "Dirichlet",
         "Each class is dealt out to the clients by shares drawn at random: a client gets much of some classes and "
-        "little of others. How uneven that is, α says.",
+        "little of others. α says how uneven that is.",
     ),
     "driver": ("driver", "The classes that add most to the client's PSI, compared with all clients together."),
     "emd": (
@@ -34,9 +34,9 @@ TERMS = {
     "hd": ("HD", "Hellinger distance between clients' label mixes: 0 if they are alike, 1 if they share no label."),
     "holm": (
         "Holm's correction",
-        "Who makes many tests finds something by chance. The correction raises the p-values to make up for that.",
+        "Among many tests, some find a difference by chance. The correction raises the p-values to make up for that.",
     ),
-    "iid": ("evenly", "Every client gets a random sample of all data, so that labels do not differ but by chance."),
+    "iid": ("evenly", "Every client gets a random sample of all data, so that labels differ only by chance."),
     "jsd": ("JSD", "Jensen-Shannon distance of clients' label mixes: 0 if alike, 1 if as different as can be."),
     "label_emd": (
         "label EMD",
@@ -102,5 +102,5 @@ CONSTANTS = {
     "client": "Constant: client's most frequent class",
     "federation": "Constant: everybody's most frequent class",
 }
-#: The same beside a line of a chart, where there is little room.
+#: Shorter names of these, for lines of charts.
 CONSTANT_LINES = {"client": "constant per client", "federation": "constant for all"}

@@ -1,8 +1,8 @@
-"""The one visual language of figures on paper, of the report and of the explorer: colours, markers, lines, fonts.
+"""The common style of printed figures, the report and the explorer: colours, markers, lines, fonts.
 
-Colours are Okabe and Ito's, which people without colour vision can tell apart as far as colours go.  No two methods
-differ by colour alone: each has a marker and a line style of its own.  On a dark page every colour has one lighter
-counterpart; nothing else changes.
+Colours are Okabe and Ito's, which people with colour-vision deficiency can tell apart.  Methods never differ by colour
+alone: they also differ in marker or line style.  On a dark page every colour has one lighter counterpart; nothing else
+changes.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ Line = Literal["solid", "dashes", "dots", "dash-dots"]
 
 BLACK, BLUE, GREY = "#000000", "#0072B2", "#7f7f7f"
 PALETTE = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", GREY)
-MARKERS = "sD^vP*X<>pd"  # as Matplotlib calls them, told apart at four points; circles are our own
+MARKERS = "sD^vP*X<>pd"  # Matplotlib's names; distinct even at 4 points; circles are for our own methods
 HOLLOW = "<>spd^v"
 #: Baselines beyond the paper and their markers, the last two of them hollow.
 LATER = {"fedlc": "<", "fedrs": ">", "ditto": "p", "fedrep": "d", "fedrod": "D", "ifca": "P"}
 LATER_HOLLOW = ("fedrod", "ifca")
 LINES: tuple[Line, ...] = ("solid", "dashes", "dots")
 
-#: Of web pages; nothing is downloaded.  Figures for print have the serifs of the papers that they go into.
+#: Fonts of web pages; nothing is downloaded.  Printed figures have a serif font, like the papers they go into.
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 
 
@@ -38,13 +38,13 @@ class Look:
 
 
 def method_look(name: str) -> Look:
-    """How a method is drawn; the paper's own in black, this project's in blue, both thicker with circles.
+    """How a method is drawn: the paper's own in black, this project's in blue, both thicker and with circles.
 
-    The same method always looks alike.
+    The same method always looks the same.
 
-    As there are more methods than colours, half of the paper's are dashed with hollow markers, and later ones have
-    dashes and dots. A variant of a method has its colour; variants, and methods from elsewhere, are dotted, which no
-    other is.
+    There are more methods than colours.  So half of the paper's methods are dashed with hollow markers, and later
+    methods are dash-dotted.  A variant of a method has its colour.  Only variants and methods of other packages are
+    dotted.
 
     >>> method_look("clust_psi_pfl").colour, method_look("fedavg").marker
     ('#000000', 'D')
@@ -70,7 +70,7 @@ def method_look(name: str) -> Look:
 
 
 def series_look(place: int) -> Look:
-    """How the thing at a place among those of one figure is drawn: a level, a number of clients, a cluster."""
+    """How the n-th series of a figure is drawn: a level, a number of clients, a cluster."""
     colours = (BLACK, *PALETTE)
     return Look(colours[place % len(colours)], MARKERS[place % len(MARKERS)], LINES[place % len(LINES)])
 
@@ -111,11 +111,11 @@ class Theme:
 
     name: Literal["light", "dark"]
     page: str
-    surface: str  # of cards and charts
+    surface: str  # background of cards and charts
     ink: str
     muted: str  # text that is less important
     grid: str
-    accent: str  # links, and what is chosen
+    accent: str  # links and selected items
     good: str
     fair: str
     bad: str
@@ -123,11 +123,11 @@ class Theme:
     balance: tuple[str, ...]  # from too little over none to too much
 
     def of(self, colour: str) -> str:
-        """A colour of the palette as this theme shows it."""
+        """A colour of the palette in this theme."""
         return _ON_DARK.get(colour, colour) if self.name == "dark" else colour
 
     def tint(self, colour: str, opacity: float) -> str:
-        """A colour of the palette through which others can be seen.
+        """A transparent colour of the palette.
 
         >>> LIGHT.tint("#0072B2", 0.2)
         '#0072B233'
@@ -135,7 +135,7 @@ class Theme:
         return f"{self.of(colour)}{round(opacity * 255):02x}"
 
 
-# The scales run through one lightness each, so that they read in grey too; both ends of the balance are equally dark.
+# Lightness changes steadily along each scale, so that it also works in grey; both ends of the balance are equally dark.
 LIGHT = Theme(
     name="light",
     page="#f6f7f9",
@@ -168,7 +168,7 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
 def counterparts() -> dict[str, str]:
-    """Every colour of the light theme in lower case, and what the dark one shows in its place."""
+    """Every colour of the light theme in lower case, and its counterpart in the dark theme."""
     same = ["page", "surface", "ink", "muted", "grid", "accent", "good", "fair", "bad"]
     pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in same} | _ON_DARK
     for scale in ("shares", "balance"):

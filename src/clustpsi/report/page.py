@@ -1,8 +1,8 @@
-"""The report as one HTML file: everything it needs is in it, and nothing is loaded from elsewhere.
+"""The report as one HTML file: it contains everything it needs and loads nothing.
 
-What is said about runs comes from :mod:`.cells`, about label counts from :mod:`clustpsi.diagnosis`; charts from
-:mod:`.charts`.  All names are text: Jinja2 escapes them in the page, and charts travel compressed, so that no name can
-end an element.
+Facts about runs come from :mod:`.cells`, facts about label counts from :mod:`clustpsi.diagnosis`, charts from
+:mod:`.charts`.  All names are treated as text: Jinja2 escapes them in the page, and charts are compressed, so that no
+name can end an element.
 """
 
 import base64
@@ -36,18 +36,18 @@ from clustpsi.report.sheet import Sheet
 from clustpsi.report.tables import SERVER, dataset_title, level_title, method_idea, method_title, score_table
 
 LARGEST = 6_000_000  # bytes of a report
-ROOM_FOR_CHARTS = 3_500_000  # bytes of them, packed: the rest is for Plotly (2 MB), tables and text
+ROOM_FOR_CHARTS = 3_500_000  # bytes of compressed charts; the rest is for Plotly (2 MB), tables and text
 MOST_CLIENTS = 2_000  # in charts of single clients
-MOST_ROWS = 10  # of tables of single clients and classes
+MOST_ROWS = 10  # in tables of single clients and classes
 SUFFIXES = (".html", ".htm")
 
 
 @dataclass(frozen=True)
 class Heading:
     text: str
-    key: str = ""  # of the word's explanation
+    key: str = ""  # the word's key in the glossary
     number: bool = True
-    about: str = ""  # the explanation itself, of what is no word of the glossary
+    about: str = ""  # the explanation, if the glossary has none
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Row:
     faint: bool = False
     look: Look | None = None
     about: str | None = None  # explains the first cell
-    best: frozenset[int] = frozenset()  # cells that stand out
+    best: frozenset[int] = frozenset()  # cells in bold
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Drawn:
 
 
 def check_output(path: Path) -> None:
-    """Refuse, before any work, a report that cannot be written, and the name of a file that is something else."""
+    """Raise, before any work, if the report cannot be written or its name is not that of an HTML file."""
     if path.suffix.lower() not in SUFFIXES:
         raise ClustPSIError(f"{path}: a report is an HTML file; end its name with .html")
     check_writable(path)
@@ -103,12 +103,12 @@ def write_report(path: Path, page: str) -> None:
 
 
 def run_report(cells: Sequence[Cell], notes: Sequence[str] = ()) -> str:
-    """The report of runs: a chapter for each cell, and tables of all cells where there are several."""
+    """The report on runs: one chapter per cell and, if there are several cells, tables of all of them."""
     drawn, used = Drawn(), 0
     chapters: list[dict[str, Any]] = []
     left_out: list[str] = []
     for cell in cells:
-        own = Drawn({f"chart{i}": {} for i in range(len(drawn.charts))})  # so that identifiers go on
+        own = Drawn({f"chart{i}": {} for i in range(len(drawn.charts))})  # continues the numbering of charts
         chapter = _run_chapter(cell, f"chapter{len(chapters)}", own)
         new = {name: chart for name, chart in own.charts.items() if chart}
         used += len(_pack(json.dumps(new, allow_nan=False)))
@@ -127,7 +127,7 @@ def run_report(cells: Sequence[Cell], notes: Sequence[str] = ()) -> str:
 
 
 def skew_report(found: Diagnosis, other: Diagnosis, name: str, command: str) -> str:
-    """The report of label counts; ``other`` is the same counts with the other kind of features."""
+    """The report on label counts; ``other`` is the diagnosis with the other kind of features."""
     drawn = Drawn()
     chapter = _skew_parts(found, other, "counts", drawn, {key: [value] for key, value in found.measures.items()})
     chapter |= {
@@ -173,7 +173,7 @@ def _run_chapter(cell: Cell, name: str, drawn: Drawn) -> dict[str, Any]:
 
 
 def _overview(cells: Sequence[Cell]) -> list[Table]:
-    """Accuracy of every method in every cell, a table for each data set and number of clients."""
+    """Accuracy of every method in every cell, one table per data set and number of clients."""
     import pandas as pd
 
     groups: dict[tuple[str, int], list[Cell]] = {}
@@ -191,7 +191,7 @@ def _overview(cells: Sequence[Cell]) -> list[Table]:
 
 
 def _from_sheet(sheet: Sheet, title: str, kept: set[str], methods: Mapping[str, str]) -> Table:
-    """A table as ``clustpsi table`` prints it, with those of its columns that have runs; ``methods`` by title."""
+    """A table as ``clustpsi table`` prints it, with only the columns that have runs; ``methods`` by title."""
     columns = [i for i, heading in enumerate(sheet.headings) if heading in kept]
     headings = (Heading("method", number=False), *(Heading(sheet.headings[i]) for i in columns))
     rows = []
@@ -206,7 +206,7 @@ def _from_sheet(sheet: Sheet, title: str, kept: set[str], methods: Mapping[str, 
 
 
 def _method_row(method: str | None, cells: tuple[str, ...], **more: Any) -> Row:
-    """A row that begins with a method: its look and what it does."""
+    """A row that begins with a method: its marker, name and idea."""
     known: dict[str, Any] = {} if method is None else {"look": method_look(method), "about": method_idea(method)}
     return Row(cells, **known, **more)
 
@@ -267,7 +267,7 @@ class _Few:
 
 
 def _shown_clients(found: Diagnosis) -> Any:
-    """Clients for charts: all, or of very many an even choice in the order of their clusters."""
+    """Clients for charts: all or, if there are too many, an even choice from all clusters."""
     order = charts.cluster_order(found.counts, found.clustering.labels_)
     if len(order) <= MOST_CLIENTS:
         return np.arange(len(order))
@@ -388,7 +388,7 @@ def _training(cell: Cell, drawn: Drawn) -> dict[str, Any]:
 
 
 def _lines(constants: Mapping[str, float]) -> str:
-    """What lines across a chart are, if it has them."""
+    """Explains the horizontal lines of a chart, if it has any."""
     if not constants:
         return ""
     return "Dashed: naming each client's most frequent class. Dotted: naming everybody's most frequent class."
@@ -614,7 +614,7 @@ def _advice(advice: Advice, *before: str) -> dict[str, Any]:
 
 
 def _sentence(note: str) -> str:
-    """A note as a sentence of its own."""
+    """A note as a full sentence."""
     return f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}"
 
 
@@ -657,20 +657,20 @@ def _render(
         plotly_notice=notice,
         css=Markup(pages.get_template("report.css.j2").render(font=Markup(look.FONT), **themes)),
         script=Markup(files("clustpsi.report").joinpath("templates", "report.js").read_text("utf-8")),
-        settings=Markup(settings),  # colours and Plotly's options: nothing of the user's
+        settings=Markup(settings),  # colours and Plotly's options, nothing from the user
         charts=_pack(json.dumps(drawn.charts, allow_nan=False)),
         plotly=program,
     )
 
 
 def _pack(text: str) -> str:
-    """Text in fewer bytes that mean nothing to HTML; the same every time."""
+    """Compressed text without characters that HTML treats specially; always the same bytes."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 @cache
 def _plotly() -> tuple[str, str]:
-    """Plotly's JavaScript, packed; who wrote it and under which licence, as its first lines say."""
+    """Plotly's JavaScript, compressed; and its first lines, with its authors and licence."""
     program = files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
     lines = [line.strip("/*! ") for line in program[:400].splitlines()]
     notice = ", ".join(line for line in lines if line.startswith(("plotly.js", "Copyright", "Licensed")))

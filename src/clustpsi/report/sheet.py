@@ -1,6 +1,6 @@
 """Printed tables: one description, four formats.
 
-All names and cells are text: whatever would mean something to LaTeX, Markdown or a terminal is escaped here.
+All names and cells are plain text: this module escapes what LaTeX, Markdown or a terminal would interpret.
 """
 
 import io
@@ -25,7 +25,7 @@ FORMATS = ("terminal", "markdown", "latex", "csv")
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell: its lines, and whether they stand out."""
+    """A cell: its lines, and whether they are bold."""
 
     lines: tuple[str, ...] = ("",)
     bold: bool = False
@@ -33,7 +33,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """A row: its name and its cells; or a single cell that holds for all columns."""
+    """A row: its name and its cells, or a single cell for all columns."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -44,7 +44,7 @@ class Line:
 class Sheet:
     """A table with rows in named sections.
 
-    ``frame`` has the same figures unrounded, one row for each cell: it is what the CSV format gives.
+    ``frame`` has the same numbers unrounded, one row per cell, for the CSV format.
     """
 
     title: str
@@ -92,7 +92,7 @@ def show(sheets: Sequence[Sheet], to: Console) -> None:
 
 
 def _cells(sheet: Sheet, line: Line) -> list[Entry]:
-    """A cell for each column."""
+    """One cell per column."""
     return list(line.entries) * len(sheet.headings) if line.spans else list(line.entries)
 
 
@@ -112,7 +112,7 @@ def _markdown(sheet: Sheet) -> str:
 
 
 def _md(text: str) -> str:
-    r"""Text for Markdown (GitHub's); what means nothing where it stands, as in psi_features, stays as it is.
+    r"""Text for GitHub's Markdown; characters without a special meaning in their place, as in psi_features, stay.
 
     >>> print(_md("a|b *c* <d> p < 0.05 psi_features _e_ [f](g)"))
     a\|b \*c\* \<d> p < 0.05 psi_features \_e\_ \[f\](g)
@@ -154,7 +154,7 @@ _TEX = str.maketrans(
     {
         **{special: f"\\{special}" for special in "%&_#${}"},
         **{symbol: f"${symbol}$" for symbol in "<>|"},
-        **{bracket: f"{{{bracket}}}" for bracket in "[]"},  # which would be an option after a line's end
+        **{bracket: f"{{{bracket}}}" for bracket in "[]"},  # after the end of a line they would start an option
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",

@@ -1,14 +1,14 @@
 """Which differences between methods are real: paired tests over seeds.
 
-Two methods with the same seed share partition, split, initial model and batch order, so their scores are compared in
-pairs, one pair for each seed.  In each cell (a data set and a level): a paired t-test over seeds.  Over all cells of a
-data set: a paired t-test over the seeds' means over cells.  The cells of one seed are not independent of each other, so
-they do not count as pairs of their own; and with five pairs Wilcoxon's signed-rank test cannot give less than
-p = 0.0625.  Such a test generalizes over what seeds draw, that is partitions and initial models of this data set, not
-over other data sets or levels.
+Two methods with the same seed share partition, split, initial model and batch order.  So their scores are compared in
+pairs, one pair per seed.  In each cell (a data set and a level) there is a paired t-test over seeds.  Over all cells of
+a data set there is a paired t-test over the seeds' means over cells.  The cells of one seed depend on each other, so
+they do not count as separate pairs.  With five pairs, Wilcoxon's signed-rank test could never give less than
+p = 0.0625, so it is not used.  A test over seeds generalizes to other partitions and initial models of this data set,
+not to other data sets or levels.
 
-Tests are corrected after Holm for the number of comparisons in their table.  Methods with the same results, bit for
-bit, are one comparison.
+Tests have Holm's correction for the number of comparisons in their table.  Methods whose results are the same bit for
+bit count as one comparison.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,11 +41,11 @@ from clustpsi.report.tables import (
 
 LEVEL = 0.05
 FEWEST_PAIRS = 3
-ROUNDING = 1e-9  # differences that vary by no more than this do not vary
+ROUNDING = 1e-9  # differences that vary by no more than this count as constant
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Holm's correction: p-values that may each be held against the level; NaN (no test) stays and is not counted.
+    """Holm's correction: p-values that can each be compared with the level; NaN (no test) stays and does not count.
 
     >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
     [0.03, 0.06, 0.06]
@@ -59,7 +59,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 
 
 def paired_t_test(differences: ArrayLike) -> float:
-    """p-value of a paired t-test; NaN where it says nothing: fewer than three pairs, or differences that do not vary.
+    """p-value of a paired t-test; NaN for fewer than three pairs or differences that do not vary.
 
     >>> round(paired_t_test([1.0, 2.0, 3.0]), 4), paired_t_test([0.1, 0.1 + 1e-15, 0.1])
     (0.0742, nan)
@@ -118,10 +118,9 @@ def difference_tables(
 
 
 def _identical(chosen: pd.DataFrame, reference: str) -> dict[tuple[str, str], str]:
-    """By data set and method: the method, the reference or one listed before, whose results are the same bit for bit.
+    """For each data set and method, an earlier method (or the reference) whose results are the same bit for bit.
 
-    The results are all scores of the last round in all cells and seeds.  A method's scores on the server are not
-    results of their own.
+    The results are all scores of the last round in all cells and seeds, without scores on the server.
     """
     scores = [name for name in map(str, chosen) if name.startswith("last_") and not name.startswith("last_server_")]
     found: dict[tuple[str, str], str] = {}
@@ -159,7 +158,7 @@ def _by_cell(pairs: pd.DataFrame, same_as: Mapping[tuple[str, str], str]) -> pd.
 
 
 def _overall(pairs: pd.DataFrame, same_as: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    """One row per data set and method: a pair is a seed that has all cells, with its mean over them."""
+    """One row per data set and method; a pair is the mean over all cells of one seed that has them all."""
     rows = []
     for names, group in pairs.groupby(["dataset", "method"], sort=False):
         dataset, method = cast("tuple[str, str]", names)
@@ -259,7 +258,7 @@ def _overall_sheet(table: pd.DataFrame, reference: str, score: str, notes: Seque
 
 
 def _explained(table: pd.DataFrame, shown: str, identical: str) -> list[str]:
-    """What the marks of a table mean: of differences that are shown to be real, untested ones, identical methods."""
+    """What the marks in a table mean: real differences, untested ones, identical methods."""
     notes = []
     tested = table["p"].notna()
     if tested.any():

@@ -1,4 +1,4 @@
-"""How Matplotlib draws figures: for print at a journal's column widths, with the looks of :mod:`.look`."""
+"""Matplotlib's settings for printed figures: a journal's column widths and the style of :mod:`.look`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ DASHES: Any = (0, (4, 1.5))
 DOTS: Any = (0, (1, 1.2))
 LINES: dict[str, Any] = {"solid": "-", "dashes": DASHES, "dots": DOTS, "dash-dots": (0, (5, 1, 1, 1))}
 
-#: Of measures of skew, beside their colour and marker: line style, hatch.
+#: Line style and hatch of measures of skew, besides their colour and marker.
 MEASURE_LINES: dict[str, tuple[Any, str]] = {
     "wpsi": ("-", ""),
     "hellinger": (DASHES, "////"),
@@ -53,18 +53,18 @@ _RC: dict[Any, Any] = {
     "ytick.major.width": 0.6,
     "pdf.fonttype": 42,  # fonts stay text: searchable, and accepted by publishers
     "svg.fonttype": "path",  # readers of an SVG may not have the font
-    "svg.hashsalt": "clustpsi",  # the same bytes every time
+    "svg.hashsalt": "clustpsi",  # always the same bytes
     "savefig.dpi": 300,
 }
 
 
 @contextmanager
 def publication_style() -> Iterator[None]:
-    """Everything that is drawn or saved inside looks like a figure of a paper."""
+    """Figures that are drawn or saved in this context look like those of a paper."""
     import matplotlib as mpl
 
     with mpl.rc_context():
-        mpl.rcdefaults()  # whatever the user's own settings are
+        mpl.rcdefaults()  # ignores the user's own settings
         for key, value in _RC.items():
             mpl.rcParams[key] = value
         yield
@@ -84,7 +84,7 @@ def method_style(name: str) -> dict[str, Any]:
 
 
 def series_style(place: int) -> dict[str, Any]:
-    """How the line at a place among those of one figure is drawn, where lines are levels or numbers of clients."""
+    """How the n-th line of a figure is drawn, if lines are levels or numbers of clients."""
     own = look.series_look(place)
     return {"color": own.colour, "marker": own.marker, "linestyle": LINES[own.line]}
 
@@ -95,7 +95,7 @@ def measure_style(name: str) -> dict[str, Any]:
 
 
 def plain(text: str, most: int = 30) -> str:
-    r"""A name for a figure: visible characters, no formulas, and an end if it is very long.
+    r"""A name for a figure: visible characters, no formulas, and cut if it is very long.
 
     >>> print(plain("under $50k"))
     under \$50k
@@ -112,7 +112,7 @@ def check_format(path: Path) -> None:
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure in the format that the file's name says; equal figures give equal bytes."""
+    """Write a figure in the format that the file's name ends with; equal figures give equal bytes."""
     check_format(path)
     kind = path.suffix.lower()[1:]
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}[kind]

@@ -1,4 +1,4 @@
-"""Tables of scores, from runs: the paper's two, global accuracy and distance from accuracy 1, and others."""
+"""Tables of scores from runs: the paper's two (global accuracy and distance from accuracy 1) and others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -16,13 +16,13 @@ from clustpsi.runs.config import Config
 
 Level = tuple[str, float | None]
 
-#: What the rows and columns of tables are made of, and what does not change a score.
+#: Settings that make the rows and columns of tables, and those that do not change a score.
 VARIED = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed", "eval_every")
 
-#: All other settings: the runs of a data set must agree in them to stand in one table.
+#: All other settings: the runs of one data set in a table must agree in them.
 SHARED = tuple(each.name for each in fields(Config) if each.name not in VARIED)
 
-#: Marks a row with scores as the literature's code takes them, on the server, where they differ from the clients' own.
+#: Marks a row with scores on the server, as code of the literature takes them, if they differ from the clients' own.
 SERVER = " (server)"
 
 
@@ -32,11 +32,11 @@ class Score:
 
     title: str
     sign: int  # +1 if more is better
-    server: str | None = None  # the same, taken on the server
-    of_clients: bool = False  # about single clients, who do not exist where all data is in one place
+    server: str | None = None  # the same score, taken on the server
+    of_clients: bool = False  # about single clients, which centralized learning does not have
 
 
-#: What tables and tests can show, by the names that the files of a run have for it.
+#: The scores that tables and tests can show, by their names in the files of a run.
 SCORES = {
     "global_accuracy": Score("Global accuracy", +1, "server_accuracy"),
     "balanced_accuracy": Score("Balanced accuracy, the mean recall of the classes", +1),
@@ -49,7 +49,7 @@ SCORES = {
 
 
 def check_comparable(runs: pd.DataFrame, which: str) -> None:
-    """Raise if runs cannot be compared; the message calls them ``which``."""
+    """Raise if runs cannot be compared; the message names them by ``which``."""
     for setting in SHARED:
         values = runs[setting].drop_duplicates()
         if len(values) > 1:
@@ -90,7 +90,7 @@ def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFra
 
 
 def having(runs: pd.DataFrame, score: str) -> tuple[pd.DataFrame, list[str]]:
-    """The runs that have a score, and a sentence about those that do not."""
+    """The runs that have a score, and a sentence about those without it."""
     if score not in SCORES:
         raise unknown_name("score", score, SCORES)
     known = [name for name in SCORES if f"last_{name}" in runs and runs[f"last_{name}"].notna().any()]
@@ -104,7 +104,7 @@ def having(runs: pd.DataFrame, score: str) -> tuple[pd.DataFrame, list[str]]:
 
 
 def with_server_rows(runs: pd.DataFrame, score: str) -> pd.DataFrame:
-    """Add, for methods whose scores on the server differ from the clients' own, rows with those."""
+    """Add rows with scores on the server, for methods whose scores there differ from the clients' own."""
     names = {own: each.server for own, each in SCORES.items() if each.server is not None}
     if score not in names or "last_server_accuracy" not in runs:
         return runs
@@ -116,7 +116,7 @@ def with_server_rows(runs: pd.DataFrame, score: str) -> pd.DataFrame:
 
 
 def left_out_notes(runs: pd.DataFrame) -> list[str]:
-    """A sentence about the runs that had to do without some updates."""
+    """A sentence about the runs that left out some updates."""
     if "left_out" not in runs:
         return []
     hit = runs[(runs["left_out"].fillna(0) > 0) & ~runs["method"].str.endswith(SERVER)]
@@ -131,7 +131,7 @@ def left_out_notes(runs: pd.DataFrame) -> list[str]:
 
 
 def method_title(method: str) -> str:
-    """What a row is called: the method's title, its preset and those of its parameters that differ from the defaults.
+    """The name of a row: the method's title, its preset, and its parameters that differ from the defaults.
 
     >>> method_title("clust_psi_pfl:psi_features=signed")
     'Clust-PSI-PFL (psi_features=signed)'
@@ -158,7 +158,7 @@ def method_idea(method: str) -> str | None:
 
 
 def method_order(methods: Iterable[str]) -> list[str]:
-    """The paper's methods as it orders them, then others, then scores on the server."""
+    """The paper's methods in its order, then others, then scores on the server."""
     rank = {name: i for i, name in enumerate(paper.METHODS)}
     return sorted(methods, key=lambda method: (rank.get(method, len(rank)), method.endswith(SERVER), method))
 
@@ -196,8 +196,8 @@ def score_table(
 ) -> Sheet:
     """A score of every method under every partition; the paper's two tables are ``global_accuracy`` and ``ad``.
 
-    Best values (at the printed precision) are bold; "---" is a partition that was tried and is infeasible, an empty
-    cell was not run; cells with fewer than ``seeds`` runs (by default, the most that any cell has) are marked.
+    Best values (at the printed precision) are bold.  "---" is a partition that was tried and is infeasible.  An empty
+    cell was not run.  Cells with fewer than ``seeds`` runs (by default, the largest number of any cell) are marked.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def score_table(
         The score whose mean follows the ±, ``sdad`` for ``ad`` in the paper; by default the standard deviation over
         seeds.
     num_clients, seeds, digits
-        K, see :func:`comparable`; the seeds asked for; digits after the point.
+        K, see :func:`comparable`; the expected number of seeds; digits after the point.
     against_paper
         Add the paper's values.
     """
@@ -280,7 +280,7 @@ def _against_paper(cells: pd.DataFrame) -> str:
 
 
 def _impossible(runs: pd.DataFrame, datasets: Iterable[str], clients: Iterable[int]) -> set[tuple[str, Level]]:
-    """The cells that the store says there is no partition for."""
+    """The cells whose partition is infeasible, as the store recorded."""
     none = runs[(runs["status"] == "infeasible") & runs["dataset"].isin(datasets) & runs["num_clients"].isin(clients)]
     return {
         (dataset, (how, None if pd.isna(level) else float(level)))
@@ -291,7 +291,7 @@ def _impossible(runs: pd.DataFrame, datasets: Iterable[str], clients: Iterable[i
 def _cells(
     chosen: pd.DataFrame, score: str, spread: str | None, levels: Sequence[Level], impossible: set[tuple[str, Level]]
 ) -> pd.DataFrame:
-    """A row for each cell of the table, in its order; centralized learning has a single one for all columns."""
+    """One row per cell of the table, in its order; centralized learning has a single cell for all columns."""
     theirs = _paper_scores(score, spread)
     # Sorted, so that a mean does not depend on the order in which runs were found.
     groups: dict[Any, pd.DataFrame] = dict(iter(chosen.sort_values("seed").groupby(["dataset", "method", "level"])))

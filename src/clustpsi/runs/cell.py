@@ -1,4 +1,4 @@
-"""Cells: what all methods that are compared with each other share, above all who serves their orders."""
+"""Cells: what all methods of a comparison share, above all the server of their orders."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,22 +37,22 @@ class OwnArchitecture:
 
 @dataclass(frozen=True)
 class Cell:
-    """A server of orders, and what its models are and take.
+    """A server of orders, its model and its features.
 
     Attributes
     ----------
     server
         A simulated federation, or a real one.
     content
-        Hash of the data that it serves with.
+        Hash of the server's data.
     fitted
         Features, fitted on all clients' training rows; None for clients with a model of their own.
     parts
-        Columns of the data that are no features.
+        Columns of the data that are not features.
     architecture, model_reason
-        What is trained, and why it was chosen.
+        The model that is trained, and why it was chosen.
     before
-        What each client used before, where training goes on from a saved model.
+        What each client used before, if training continues from a saved model.
     """
 
     server: Server
@@ -74,12 +74,12 @@ class Cell:
 
     @property
     def head(self) -> NDArray[np.bool_] | None:
-        """Which parameters are those of the model's last layer; None for clients with a model of their own."""
+        """Which parameters belong to the model's last layer; None for clients with a model of their own."""
         own = self.architecture
         return None if isinstance(own, OwnArchitecture) else own.network.head
 
     def identified(self, config: Config) -> Config:
-        """A run on this cell, together with the content of its data."""
+        """The run, with the hash of this cell's data."""
         return with_content(config, self.content)
 
     def setting(self, config: Config) -> Setting:
@@ -122,7 +122,7 @@ class Cells:
     def open(self, config: Config, dataset: Dataset | None = None) -> Cell:
         """The cell of a run, on the data set if one is given."""
         if self._cell is None or self._settings != config.cell:
-            self.close()  # the old cell's memory is free before the new one takes any
+            self.close()  # frees the old cell's memory before the new one needs any
             self._cell = open_cell(config, dataset=dataset or self._sources.load(config), workers=self._workers)
             self._settings = config.cell
         return self._cell
@@ -135,7 +135,7 @@ class Cells:
     @classmethod
     @contextmanager
     def of(cls, sources: Sources, workers: int | None = None) -> Iterator["Cells"]:
-        """Cells that are closed at the end."""
+        """Cells that are closed when the context ends."""
         cells = cls(sources, workers)
         try:
             yield cells
@@ -146,7 +146,7 @@ class Cells:
 def open_cell(
     config: Config, *, dataset: Dataset | None = None, data_dir: Path | None = None, workers: int | None = None
 ) -> Cell:
-    """Load the data (unless it is given), spread it over clients and set the simulator up."""
+    """Load the data (unless it is given), partition it over clients and set up the simulator."""
     config = config.checked()
     assert config.partitioner is not None
     dataset = dataset or Sources(data_dir).load(config)
@@ -157,7 +157,7 @@ def open_cell(
 
 
 def open_federation(federation: Federation, config: Config, *, workers: int | None = None) -> Cell:
-    """Set the simulator up for a federation that is there already."""
+    """Set up the simulator for an existing federation."""
     if config.validation:
         federation = federation.for_validation(config.seed)
     dataset, saved = federation.dataset, None if config.start_from is None else load_model(config.start_from)
@@ -177,7 +177,7 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
         told=told,
         optimizer=config.optimizer,
         lr=config.lr,
-        batch_size=min(config.batch_size, len(federation.train_rows)),  # more would only take memory
+        batch_size=min(config.batch_size, len(federation.train_rows)),  # a larger one would only cost memory
         local_epochs=config.local_epochs,
         seed=config.seed,
         workers=workers,
@@ -194,7 +194,7 @@ def open_federation(federation: Federation, config: Config, *, workers: int | No
 
 
 def _architecture(federation: Federation, config: Config) -> Architecture:
-    """The network that suits the data, or the one that is asked for."""
+    """The network that suits the data, or the one that the user asks for."""
     model = config.model or federation.dataset.model
     vectors = None if config.word_vectors is None else _word_vectors(federation, config.word_vectors)
     features = federation.features
@@ -202,7 +202,7 @@ def _architecture(federation: Federation, config: Config) -> Architecture:
 
 
 def _parts(federation: Federation, config: Config) -> Parts:
-    """The columns that are no features, as the table was read, or as the arrays of a file were named."""
+    """The columns that are not features: those of the table, or the arrays of an NPZ file."""
     columns = federation.dataset.columns
     if not columns:
         return Parts(config.label, config.client, column_names(config.text))
@@ -211,7 +211,7 @@ def _parts(federation: Federation, config: Config) -> Parts:
 
 
 def _reason(federation: Federation, architecture: Architecture) -> str:
-    """Why this model."""
+    """Why this model was chosen."""
     chosen, vectors = architecture.model == federation.dataset.model, architecture.vectors
     reason = federation.dataset.model_reason if chosen else "as asked for with --model"
     if vectors is None:

@@ -1,4 +1,4 @@
-"""What is in a run's clusters, and how far constant answers would go."""
+"""What a run's clusters contain, and what constant answers would score."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ COLUMNS = ("singletons", "majorities", "constant_federation", "constant_cluster"
 
 
 def composition(folder: RunFolder) -> dict[str, Any]:
-    """The columns :data:`COLUMNS` of one finished run; those about clusters only if it has clusters.
+    """The columns :data:`COLUMNS` of one finished run; those about clusters only if the run has clusters.
 
-    ``majorities`` counts, class by class, the clusters in which this class is the most frequent: "2 1 0".  Runs made
-    before test labels were recorded have no constants.
+    ``majorities`` counts for each class the clusters in which it is the most frequent class: "2 1 0".  Old runs, which
+    did not record test labels, have no scores of constant answers.
     """
     clients, cluster_of = folder.clients(), folder.clusters()
     train, test = (

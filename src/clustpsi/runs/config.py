@@ -19,28 +19,28 @@ from clustpsi.methods.base import check_option, option
 from clustpsi.partition import DEFAULT_CLIENTS, DEFAULT_LEVELS
 from clustpsi.saved import NAME as MODEL
 
-# Options that were added later.  A run that leaves them at their defaults is written as before, and keeps its name.
+# Options that were added later.  A run that leaves them at their defaults does not record them, so it keeps its name.
 LATER_OPTIONS = (
     *("word_vectors", "content", "drop", "drop_unlabelled", "min_class", "sep", "no_header"),
     *("start_from", "dp_epsilon", "min_count", "eval_clients"),
 )
 
-# By default no more clients than this are scored: the standard error of a mean over them is half a percent at most, and
+# By default at most this many clients are scored: the standard error of a mean over them is at most half a percent, and
 # the files of a run stay small.
 SCORED_CLIENTS = 10_000
 
-# Characters of a run's folder name, and of the data set's part in it: file systems allow 255 bytes.
+# Most characters of a run's folder name, and of the data set's part in it: file systems allow 255 bytes.
 LONGEST_NAME, LONGEST_DATASET = 200, 64
 
 # Format of run folders: raised when runs of an older version cannot be continued.  Format 1 did not identify its data.
 FORMAT = 2
-# Formats whose finished runs can still be read.  Tables and figures mix them only where they can be compared.
+# Formats whose finished runs can still be read.  Tables and figures mix them only if they can be compared.
 READABLE = (1, FORMAT)
 
 
 @dataclass(frozen=True)
 class Config:
-    """One run.  The fields are the command line's options, with the paper's names and values where it has them.
+    """One run.  The fields are the options of the command line, with the paper's names and values if it has any.
 
     ``content`` is not an option: it is the hash of the data, which :func:`clustpsi.runs.sources.identified` fills in.
     """
@@ -57,7 +57,7 @@ class Config:
         None, "merge classes with fewer samples than this into one, called other, for a file", least=2
     )
     sep: str | None = option(
-        None, "what separates the cells of a CSV file: a character, tab or space (default: detected)"
+        None, "separator of the cells of a CSV file: a character, tab or space (default: detected)"
     )
     no_header: bool = option(False, "the first line of a CSV file is data: its columns are called 0, 1, 2, ...")
     partitioner: str | None = option(
@@ -86,7 +86,7 @@ class Config:
     validation: bool = option(False, "score on a fifth of the clients' training data instead of their test data")
     model: str | None = option(None, "name of the model (default: the data set's own)")
     word_vectors: str | None = option(
-        None, "file of word vectors (GloVe's text format) for models of text; they are not trained"
+        None, "file of word vectors (GloVe's text format) for text models; they are not trained"
     )
     start_from: str | None = option(
         None,
@@ -105,15 +105,15 @@ class Config:
     )
     dp_epsilon: float | None = option(
         None,
-        "privacy budget of every client's label counts and summaries: noise is added to them (default: none)",
+        "privacy budget: every client adds noise to its label counts and summaries (default: no noise)",
         above=0,
     )
     min_count: int | None = option(
-        None, "clients keep counts below this to themselves: 0 is told instead (default: all are told)", least=2
+        None, "clients report counts below this as 0 (default: they report all counts)", least=2
     )
     eval_clients: int | None = option(
         None,
-        f"score this many clients, drawn by the seed (default: all, or {SCORED_CLIENTS:,} where there are more)",
+        f"score this many clients, drawn by the seed (default: all, but at most {SCORED_CLIENTS:,})",
         least=1,
         most=10_000_000,
     )
@@ -186,7 +186,7 @@ class Config:
 
     @property
     def folder_name(self) -> str:
-        """Readable, unique name of this run's folder; long names are cut, and the hash at the end keeps them unique."""
+        """Readable, unique name of this run's folder; a long name is cut, and the hash at its end keeps it unique."""
         level = "" if self.non_iid_param is None else f"{self.non_iid_param:g}"
         where = re.sub(r"[^A-Za-z0-9_.]+", "_", Path(self.dataset).name)[:LONGEST_DATASET]
         how = re.sub(r"[^A-Za-z0-9_.=]+", "_", self.agg_method)
@@ -228,18 +228,18 @@ class Config:
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
-    """Names of columns, from a text with commas between them."""
+    """Names of columns, from a comma-separated text."""
     return () if text is None else tuple(name.strip() for name in text.split(","))
 
 
 def _model_path(name: str) -> str:
-    """The file of a saved model, which may be named by its run's folder."""
+    """The file of a saved model; the user may name the folder of its run instead."""
     path = Path(canonical_path(name))
     return str(path / MODEL if path.is_dir() else path)
 
 
 def run_command(config: Config, methods: Sequence[str], seeds: Sequence[int]) -> str:
-    """The command line of runs that differ in nothing but method and seed.
+    """The command line of runs that differ only in method and seed.
 
     >>> run_command(Config(partitioner="iid", num_clients=5).checked(), ["fedavg", "local"], [42])
     'clustpsi run --dataset digits --partitioner iid --num-clients 5 --agg-method fedavg,local --seeds-list 42'
@@ -257,5 +257,5 @@ def run_command(config: Config, methods: Sequence[str], seeds: Sequence[int]) ->
 
 
 def canonical_path(name: str) -> str:
-    """One spelling for all names of a file."""
+    """The same spelling for all names of a file."""
     return str(user_path(name).resolve())

@@ -1,4 +1,4 @@
-"""The course of a run: a method's rounds on a cell, what they measure and cost, and the model at the end; no files."""
+"""The course of a run in memory: a method's rounds on a cell, their scores and costs, and the model at the end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -25,20 +25,20 @@ from clustpsi.streams import Stream, generator
 
 @dataclass(frozen=True)
 class Progress:
-    """What a run tells its watcher, after every round and whenever clients have trained.
+    """What a run reports after every round and whenever clients have trained.
 
     Attributes
     ----------
     round
         The last round that has ended.
     part
-        The share of the next one's training that is done.
+        The share of the next round's training that is done.
     num_rounds
-        T.
+        T, the number of rounds.
     global_accuracy
-        At the last evaluation.
+        Global accuracy at the last evaluation.
     left_out
-        Names of the clients whose update was missing or not finite, once, when their round ends.
+        Names of the clients whose update was missing or not finite; reported once, when their round ends.
     """
 
     round: int
@@ -52,31 +52,31 @@ Watch = Callable[[Progress], None]
 
 
 class Course:
-    """A run under way: first :meth:`start` or :meth:`go_on`, then :meth:`round` until all are done.
+    """A run in progress: call :meth:`start` or :meth:`go_on`, then :meth:`round` until all rounds are done.
 
     Parameters
     ----------
     config
-        What is run.
+        The run.
     cell
-        Who serves it.
+        The cell that serves its orders.
     watch
-        Told after every round and whenever clients have trained.
+        Called after every round and whenever clients have trained.
 
     Attributes
     ----------
     done
         The last round that has ended.
     state
-        What the server carries to the next one.
+        What the server keeps for the next round.
     history
-        What has been measured.
+        Scores and costs so far.
     seconds
-        What has been spent, by purpose.
+        Time spent so far, by purpose.
     newcomers
-        How clients fared that came after the start: a record for each of them and each evaluation.
+        Scores of clients that came after the start: one record per client and evaluation.
     scored
-        The clients who are scored: all, or a sample that is the same in every round.
+        The clients that are scored: all, or a sample that is the same in every round.
     """
 
     state: State
@@ -88,7 +88,7 @@ class Course:
         self.done, self.history, self.seconds = 0, History(), dict[str, float]()
         self.newcomers = list[dict[str, Any]]()
         self.scored = _scored(config, self.setting.clients)
-        self.server.take_ledger()  # what an earlier run on this cell left behind
+        self.server.take_ledger()  # drops what an earlier run on this cell left
 
     @property
     def is_over(self) -> bool:
@@ -100,11 +100,11 @@ class Course:
         self._close(0, self.state)
 
     def go_on(self, done: int, state: State, history: History, seconds: dict[str, float]) -> None:
-        """Be where a run was that was stopped."""
+        """Continue a stopped run from its last checkpoint."""
         self.done, self.state, self.history, self.seconds = done, state, history, seconds
 
     def round(self) -> None:
-        """The next round; if it fails, everything is as before it."""
+        """Carry out the next round; if it fails, everything stays as before."""
         t = self.done + 1
         self._watch_training()
         try:
@@ -115,11 +115,11 @@ class Course:
         self.done, self.state = t, after
 
     def timed(self, purpose: str) -> AbstractContextManager[None]:
-        """A block whose time is booked under a purpose."""
+        """A block whose time counts for a purpose."""
         return self.server.ledger.timed(purpose)
 
     def take_ledger(self) -> Ledger:
-        """What was served since the last look; its time is added up here."""
+        """The costs since the last call; their time is added to :attr:`seconds`."""
         ledger = self.server.take_ledger()
         for purpose, seconds in ledger.seconds.items():
             self.seconds[purpose] = self.seconds.get(purpose, 0.0) + seconds
@@ -131,7 +131,7 @@ class Course:
         return self.method.deploy(self.setting, self.state)
 
     def saved(self) -> SavedModel:
-        """All that using the models takes, where they are models of the project's."""
+        """Everything that is needed to use the models, if they are clustpsi's models."""
         clients, cell, state = self.clients, self.cell, self.state
         assert cell.fitted is not None and isinstance(cell.architecture, Architecture)
         return SavedModel(
@@ -156,9 +156,9 @@ class Course:
         return self._serve(self.method.round(self.setting, self.state, t, rng), t, "server")
 
     def _serve(self, work: Work[State], t: int, purpose: str) -> State:
-        """Drive the method's work of round t; the time that its orders do not take is booked under ``purpose``.
+        """Carry out the method's work of round t; time outside its orders counts for ``purpose``.
 
-        Clients' updates that are not finite never get here, but the server's arithmetic may overflow.
+        Updates of clients that are not finite were omitted before, but the server's arithmetic may overflow.
         """
         with self.timed(purpose), np.errstate(over="ignore", invalid="ignore"):
             state = drive(work, partial(self.server.serve, t=t))
@@ -167,7 +167,7 @@ class Course:
         return state
 
     def _close(self, t: int, state: State) -> None:
-        """Close round t: evaluate where it is due, and record what the round cost."""
+        """Close round t: evaluate if it is due, and record the costs of the round."""
         with self.timed("evaluation"):
             due = t % self.config.eval_every == 0 or t == self.config.comm_rounds
             due = due and bool(self.clients.test_counts[self.scored].any())
@@ -189,7 +189,7 @@ class Course:
         return scores
 
     def _score_newcomers(self, t: int, state: State) -> None:
-        """Score clients that came after the start, each with the model that its label counts place it with."""
+        """Score clients that came after the start, each with the model that its label counts choose."""
         new = self.server.newcomers
         if new is None:
             return
@@ -212,14 +212,14 @@ class Course:
         )
 
     def _watch_training(self) -> None:
-        """Have the server report on a long round while it lasts."""
+        """Have the server report progress during a long round."""
         watch, ended, rounds, accuracy = self.watch, self.done, self.config.comm_rounds, self.history.last_accuracy
         if watch is not None:
             self.server.watch = lambda part: watch(Progress(ended, part, rounds, accuracy))
 
 
 def _scored(config: Config, clients: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Who is scored, in ascending order."""
+    """The clients that are scored, in ascending order."""
     number = min(config.eval_clients or SCORED_CLIENTS, len(clients))
     if number == len(clients):
         return clients
@@ -227,7 +227,7 @@ def _scored(config: Config, clients: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _models(state: State) -> Iterator[Model]:
-    """All models of a state, those of its parts included."""
+    """All models of a state, including those of its parts."""
     yield from state.models
     for part in state.parts:
         yield from _models(part)

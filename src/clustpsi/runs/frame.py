@@ -1,4 +1,4 @@
-"""Runs as one table: one row for each run, from a store or from its compact form, a CSV file."""
+"""Runs as one table with one row per run, from a store or from its compact form, a CSV file."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -29,10 +29,10 @@ def read_runs(source: Path) -> tuple[pd.DataFrame, list[str]]:
     -------
     runs
         Columns: ``format``; ``status`` (finished or infeasible); the settings of a run; ``last_...`` and ``best_...``,
-        the scores of the last and of the best round; ``skew_...``; what was sent; what is in the clusters;
-        ``seconds``; ``folder``, the folder of a finished run, which runs from a CSV do not have.
+        the scores of the last and of the best round; ``skew_...``; the bytes sent; the contents of the clusters;
+        ``seconds``; ``folder``, the folder of a finished run (runs from a CSV have none).
     problems
-        One sentence per folder that was left out because it is damaged or of a different version.
+        One sentence for each folder that was omitted because it is damaged or of a different version.
     """
     if source.is_dir():
         rows, problems = _read_store(Store(source))
@@ -89,7 +89,7 @@ def run_row(config: Config, folder: RunFolder) -> dict[str, Any]:
     row |= composition(folder)
     try:
         row["seconds"] = folder.timing()["seconds"]
-    except (ClustPSIError, KeyError):  # the only file that is not a result
+    except (ClustPSIError, KeyError):  # times are not results: a run without them counts
         row["seconds"] = None
     return row
 
@@ -140,9 +140,9 @@ def parse_filters(texts: list[str]) -> dict[str, str]:
 
 
 def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
-    """The runs with these settings; a filter may name several values with commas between them, "none" for no value.
+    """The runs with these settings; a filter may give several values, comma-separated; "none" stands for no value.
 
-    Infeasible partitions have no settings of training, so filters on these keep them.
+    Infeasible partitions have no settings of training, so a filter on such a setting keeps them.
     """
     for key, text in filters.items():
         wanted = {_canonical(_named(key, each.strip())) for each in text.split(",")}
@@ -157,7 +157,7 @@ def select(runs: pd.DataFrame, filters: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _named(setting: str, text: str) -> str:
-    """A value to look for as runs have it: files by their names, methods by all that their records say."""
+    """The value to look for, as runs record it: a file by its name, a method with all its parameters."""
     if setting == "dataset":
         return dataset_name(text)
     known = setting == "agg_method" and MethodSpec.parse(text).name in method_types()
@@ -165,7 +165,7 @@ def _named(setting: str, text: str) -> str:
 
 
 def dataset_name(dataset: str) -> str:
-    """The name of a data set in its runs: for a file, the file's name.
+    """The name of a data set in the records of runs: for a file, the file's name.
 
     >>> dataset_name("digits"), dataset_name("data/birds.csv")
     ('digits', 'birds.csv')
@@ -174,7 +174,7 @@ def dataset_name(dataset: str) -> str:
 
 
 def _canonical(text: str) -> str:
-    """Numbers and truth values in one spelling: 0.30 is 0.3, True is true."""
+    """Numbers and truth values in one spelling: 0.30 becomes 0.3, True becomes true."""
     text = text.strip().lower()
     try:
         return json.dumps(float(text))

@@ -1,4 +1,4 @@
-"""Going on from a saved model: its features, classes and network with new rounds, new clients or new data."""
+"""Continuing from a saved model: its features, classes and network, with new rounds, new clients or new data."""
 
 from dataclasses import replace
 
@@ -11,12 +11,12 @@ from clustpsi.orders import Deployment
 from clustpsi.runs.config import Config
 from clustpsi.saved.model import SavedModel
 
-# What decides, besides the data, who the clients of a partition are: their names are mere numbers.
+# Besides the data, these settings decide which rows a client of a partition has: its name is only a number.
 PARTITION = ("partitioner", "non_iid_param", "num_clients", "split", "seed")
 
 
 def going_on(federation: Federation, saved: SavedModel) -> Federation:
-    """The federation with the saved model's features and classes; a sentence if its data does not have them."""
+    """The federation with the saved model's features and classes; raises if its data does not have them."""
     dataset = federation.dataset
     place = {name: at for at, name in enumerate(saved.class_names)}
     for name in dataset.class_names:
@@ -35,7 +35,7 @@ def going_on(federation: Federation, saved: SavedModel) -> Federation:
 
 
 def saved_architecture(saved: SavedModel, config: Config) -> Architecture:
-    """The saved model's network; a sentence if another one is asked for."""
+    """The saved model's network; raises if the user asks for another one."""
     if config.model not in (None, saved.architecture.model):
         raise ClustPSIError(
             f"the saved model to start from is of the network {saved.architecture.model}, not of --model "
@@ -47,9 +47,10 @@ def saved_architecture(saved: SavedModel, config: Config) -> Architecture:
 
 
 def used_before(saved: SavedModel, federation: Federation, config: Config, data: str) -> Deployment:
-    """What each client uses under the saved model: its own if it was there, else what its label counts say.
+    """What each client uses under the saved model: its own model if it took part, else the one its label counts choose.
 
-    Clients of a partition are numbered, so they are the same only if the partition and the data (by their hash) are.
+    Clients of a partition are only numbered, so they are the same clients only if the partition and the data (by their
+    hash) are the same.
     """
     names, now = federation.client_names, config.as_dict()
     is_same = str(saved.config.get("content")).startswith(data) and all(

@@ -1,4 +1,4 @@
-"""What a run has measured so far."""
+"""The scores and costs of a run so far."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,8 +14,8 @@ SERVER_SCORES = ("server_accuracy", "server_ad", "server_sdad")
 COSTS = ("participants", "left_out", "bytes_up", "bytes_down", "tau")
 COLUMNS = ("round", *SCORES, *SERVER_SCORES, *COSTS)
 
-# A run's score is that of its last round.  It is unstable if global accuracy differed from it by more than this in the
-# last few evaluated rounds.
+# A run's score is that of its last round.  It is unstable if global accuracy in the last few evaluated rounds differed
+# from it by more than this.
 STABLE = 0.05
 LAST_FEW = 5
 
@@ -23,7 +23,7 @@ LAST_FEW = 5
 class History:
     """Costs of every round and scores of every evaluated round; plain arrays, so that a checkpoint can hold them.
 
-    Round 0 is the set-up.  What it sends (label counts, for instance) is a cost too.  Its scores are those of the
+    Round 0 is the set-up.  What it sends (for instance, label counts) is a cost too.  Its scores are those of the
     initial model.
     """
 
@@ -43,7 +43,7 @@ class History:
         ledger: Ledger,
         clusters: NDArray[np.int64] | None,
     ) -> None:
-        """Record round t; ``scores`` is None where it was not evaluated."""
+        """Record round t; ``scores`` is None if the round was not evaluated."""
         row = [float("nan")] * (len(SCORES) + len(SERVER_SCORES))
         if scores is not None:
             row[: len(SCORES)] = [getattr(scores, key) for key in SCORES]
@@ -119,7 +119,7 @@ class History:
 
     @property
     def num_left_out(self) -> int:
-        """How many different clients had an update that was not finite."""
+        """How many different clients had an update that was missing or not finite."""
         return len({client for _, client in self._left_out})
 
     def last_few(self) -> NDArray[np.float64]:
@@ -129,7 +129,7 @@ class History:
         return accuracy
 
     def notes(self, num_clients: int) -> list[str]:
-        """What a reader of the scores should know, one sentence each; mostly nothing."""
+        """What a reader of the scores should know, one sentence each; usually empty."""
         notes, rounds, accuracy = [], self.rounds(), self.last_few()
         scored = len(self._accuracy[-1])
         if scored < num_clients:

@@ -1,6 +1,7 @@
-"""Partitions that turned out infeasible.  The store remembers them, so that the long search is made only once.
+"""Partitions that turned out to be infeasible.  The store records them, so that the long search happens only once.
 
-Each is a file ``infeasible/<partition>.json`` beside the run folders.  Without its file a partition is tried again.
+Each has a file ``infeasible/<partition>.json`` beside the run folders.  If the file is removed, the partition is tried
+again.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from clustpsi.files import make_folder
 from clustpsi.runs.config import FORMAT, Config
 from clustpsi.runs.store import Store, write_json
 
-#: The settings that decide whether there is a partition.
+#: The settings that decide whether a partition exists.
 SETTINGS = (
     *("dataset", "label", "client", "text", "content"),
     *("partitioner", "non_iid_param", "num_clients", "split", "seed"),
@@ -26,7 +27,7 @@ def partition_name(config: Config) -> str:
 
 
 def record(store: Store, config: Config, reason: str) -> None:
-    """Remember that there is no such partition."""
+    """Record that the run's partition does not exist."""
     path = store.root / "infeasible" / f"{partition_name(config)}.json"
     make_folder(path.parent)
     write_json(path, {"format": FORMAT, **_settings(config), "reason": reason})

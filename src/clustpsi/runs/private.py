@@ -1,4 +1,4 @@
-"""Simulated clients that noise their counts and summaries as real nodes do, so that the effect can be measured."""
+"""Simulated clients that protect their counts and summaries as real nodes do, so that the effect can be measured."""
 
 from dataclasses import replace
 from functools import reduce
@@ -15,9 +15,9 @@ Told = tuple[NDArray[np.int64], NDArray[np.int64]]
 def as_told(
     federation: Federation, epsilon: float | None, min_count: int | None, seed: int
 ) -> tuple[Federation, Told | None]:
-    """The federation with features fitted from what clients tell, and the label counts that they tell.
+    """The federation with features fitted from protected summaries, and the protected label counts.
 
-    Without a budget and a least count they tell everything: the federation stays as it is.
+    Without a budget and a least count nothing is protected: the federation stays as it is.
     """
     if epsilon is None and min_count is None:
         return federation, None

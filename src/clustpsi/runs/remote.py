@@ -1,4 +1,4 @@
-"""Cells whose clients are nodes elsewhere."""
+"""Cells whose clients are nodes on other machines."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -20,7 +20,7 @@ from clustpsi.runs.config import Config, column_names
 
 
 def check_method(spec: str) -> None:
-    """Refuse a method that no federation can carry out."""
+    """Raise if no real federation can carry out the method."""
     if make_method(spec).is_centralized:
         raise ClustPSIError(
             f"{spec} trains on all data in one place, which no federation can do: simulate it with clustpsi run"
@@ -37,24 +37,24 @@ def open_nodes(
     memory: Path | None = None,
     resume: bool = False,
 ) -> Cell:
-    """Bring nodes together into a cell.
+    """Build a cell from nodes.
 
     Parameters
     ----------
     config
         The run.
     transport
-        To the nodes.
+        Carries messages to the nodes.
     wanted
-        How many nodes must be there.
+        How many nodes the federation needs.
     patience
-        How long the server waits, and for how many.
+        How long the server waits, and for how many nodes.
     classes
-        All that there may be, if that is known.
+        All classes, if they are known; no node may have others.
     memory
-        File that keeps what nodes have told.
+        File in which the federation is saved.
     resume
-        Whether to go on with the federation of that file, where there is one.
+        Whether to continue with the federation in that file, if it exists.
     """
     config = config.checked()
     check_method(config.agg_method)
@@ -119,7 +119,7 @@ def _no_initial(index: int) -> Model:
 
 
 def _asked_initial(server: NodeServer, index: int, seed: int) -> Model:
-    """The initial model of clients with a model of their own: the first that answers gives it."""
+    """The initial model of clients with a model of their own, from the first client that answers."""
     reason = "no node is connected"
     server.meet_nodes(0)
     for member in server.members:

@@ -1,4 +1,4 @@
-"""One run: a method on a federation, from its configuration to its folder of results."""
+"""One run: a method on a federation, from its configuration to the folder with its results."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ from clustpsi.runs.store import RunFolder, Store, load_arrays, pack_state, save_
 from clustpsi.saved import NAME as MODEL
 from clustpsi.saved.file import save_model
 
-# At least this many seconds pass between two checkpoints, and at least this many times what writing one takes.
+# Between two checkpoints pass at least this many seconds, and at least this many times the time of writing one.
 CHECKPOINT_SECONDS = 5.0
 CHECKPOINT_SHARE = 20
 
@@ -35,11 +35,11 @@ def run(
     workers: int | None = None,
     watch: Watch | None = None,
 ) -> RunFolder:
-    """Run a configuration and leave its results in the store.
+    """Run a configuration and write its results to the store.
 
-    A finished run is not computed again unless ``fresh``; an unfinished one goes on where it was with ``resume`` and
-    ends bit for bit as if it had never stopped.  That is after the last finished round with ``save_rounds``, and
-    otherwise some seconds earlier.  ``cell`` spares the set-up when several methods run on one federation.
+    A finished run is not computed again unless ``fresh``.  With ``resume`` an unfinished run continues from its last
+    checkpoint and ends bit for bit as if it had never stopped.  With ``save_rounds`` every round has a checkpoint;
+    otherwise the last one may be some seconds old.  ``cell`` saves the set-up if several methods run on one federation.
     """
     config = config.checked()
     if config.split == "none":
@@ -64,19 +64,19 @@ def run(
     with folder.locked():
         if fresh:
             folder.clear()
-        elif folder.finished:  # by another process, since the first look
+        elif folder.finished:  # another process has finished it since the first check
             return folder
         _Run(Course(config, cell, watch), folder, save_models, save_rounds).go()
     return folder
 
 
 class _Run:
-    """A run whose course is kept in a folder."""
+    """A run that writes its course to a folder."""
 
     def __init__(self, course: Course, folder: RunFolder, save_models: bool, save_rounds: bool) -> None:
         self.course, self.folder, self.save_models, self.save_rounds = course, folder, save_models, save_rounds
         self.clients = course.clients
-        counted = np.zeros_like(self.clients.test_counts)  # of clients who are scored
+        counted = np.zeros_like(self.clients.test_counts)  # of the clients that are scored
         counted[course.scored] = self.clients.test_counts[course.scored]
         self.constant = constant_answers(self.clients.train_counts, counted)
 
@@ -125,7 +125,7 @@ class _Run:
         self.folder.write_clients(clients.names, clients.class_names, clients.train_counts, clients.test_counts)
 
     def _save(self) -> None:
-        """Tables first, checkpoint last: what the checkpoint says has happened is in the tables."""
+        """Write tables first and the checkpoint last: then the tables have every round that the checkpoint has."""
         course = self.course
         with course.timed("files"):
             self.folder.write_tables(
@@ -148,7 +148,7 @@ class _Run:
         course, cell = self.course, self.course.cell
         if self.save_models:
             with course.timed("files"):
-                if isinstance(cell.architecture, OwnArchitecture):  # which only the clients know
+                if isinstance(cell.architecture, OwnArchitecture):  # only the clients know it
                     self.folder.write_vectors(course.deployment, self.clients.names)
                 else:
                     save_model(course.saved(), self.folder / MODEL)

@@ -1,4 +1,4 @@
-"""The data of a run, identified by their content: a result belongs to its data, not to the name of a file.
+"""The data of a run, identified by its content: a result belongs to its data, not to the name of a file.
 
 Every way to the same data (any spelling of a path, a data frame, arrays, a named data set in any folder) leads to the
 same hash.  Every change of the data leads to another hash.
@@ -29,13 +29,13 @@ class Sources:
         """The data set of a run, as it is now."""
         key = (config.dataset, config.reading, self._stamp(config))
         if self._dataset is None or key != self._key:
-            self._dataset = None  # the old one's memory is free before the new one takes any
+            self._dataset = None  # frees the old one's memory before the new one needs any
             self._dataset = load_dataset(config.dataset, data_dir=self.data_dir, **config.reading)
             self._key = key
         return self._dataset
 
     def identify(self, configs: Iterable[Config]) -> tuple[list[Config], dict[Config, str]]:
-        """Runs with the content of their data; and runs whose data cannot be read, with the reason."""
+        """The runs with the hash of their data; and the runs whose data cannot be read, with the reason."""
         contents: dict[Any, str] = {}
         known, unknown = [], {}
         for config in configs:
@@ -59,7 +59,7 @@ class Sources:
 
 
 def settled(config: Config, dataset: Dataset, seeds: Sequence[int]) -> Config:
-    """A run with a partition that exists for its data and all seeds; what the user has set stays."""
+    """The run with a partition that exists for its data and all seeds; settings of the user stay."""
     partitioner = config.checked().partitioner
     if partitioner in (None, "natural") or None not in (config.non_iid_param, config.num_clients):
         return config
@@ -69,12 +69,12 @@ def settled(config: Config, dataset: Dataset, seeds: Sequence[int]) -> Config:
 
 
 def identified(config: Config, dataset: Dataset) -> Config:
-    """A run together with the content of its data."""
+    """The run with the hash of its data."""
     return with_content(config, content(config, dataset))
 
 
 def with_content(config: Config, found: str) -> Config:
-    """A run with the content of its data; one that has been identified before must be given the same data."""
+    """The run with the hash of its data; raises if the run already has another hash."""
     if config.content not in (None, found):
         raise ClustPSIError(
             f"the data of {config.dataset} is not what it was when this run was set up: start the command again"
@@ -83,7 +83,7 @@ def with_content(config: Config, found: str) -> Config:
 
 
 def content(config: Config, dataset: Dataset) -> str:
-    """The hash of everything that a run reads: its data set and, if used, its word vectors and its start."""
+    """The hash of everything that a run reads: its data set and, if used, word vectors and the saved model."""
     files = [name for name in (config.word_vectors, config.start_from) if name is not None]
     return "-".join([dataset.content, *(_file_hash(user_path(name)) for name in files)])
 

@@ -1,19 +1,19 @@
-"""Runs as folders: written as the run goes, each file atomically, readable with pandas.
+"""Runs as folders: written during the run, each file atomically, and readable with pandas.
 
 config.json      what was run
 clients.csv      one row per client: samples, PSI, label counts of training and test data
-rounds.csv       one row per round: scores where it was evaluated, participants, bytes
+rounds.csv       one row per round: scores if it was evaluated, participants, bytes
 accuracy.parquet one row per scored client and evaluated round: local accuracy and loss
 clusters.csv     for clustering methods: one row per client
 silhouette.csv   for Clust-PSI-PFL: the score of every number of clusters tried
 left_out.csv     clients whose update was missing or not finite, if there were any
 timing.json      seconds (the only file that differs between two runs of the same configuration)
-summary.json     the scores of the last and of the best round; it is there if and only if the run has finished
-failed.txt       why the run ended without a result, if it did
+summary.json     the scores of the last and of the best round; exists if and only if the run has finished
+failed.txt       why the run failed, if it did
 checkpoint.npz   where to continue; removed once the run has finished
-newcomers.csv    clients that came after the start: which model they were placed with, and its accuracy
+newcomers.csv    clients that came after the start: the model that each uses, and its accuracy
 model.safetensors the saved model, if asked for
-models.npz       instead, where clients have a model of their own: the vectors
+models.npz       for clients with a model of their own, instead of the saved model: the vectors
 """
 
 import contextlib
@@ -41,7 +41,7 @@ from clustpsi.orders import Deployment, Model
 from clustpsi.runs.config import Config
 from clustpsi.runs.history import COSTS, SCORES, History
 
-# Names of the files that a run writes.  Other files in its folder belong to somebody else.
+# Endings of the files that a run writes.  Other files in its folder are not the run's.
 SUFFIXES = (".json", ".csv", ".parquet", ".npz", ".safetensors", ".txt")
 
 
@@ -55,11 +55,11 @@ def write_json(path: Path, values: Any) -> None:
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
-    """A CSV in which floats keep every digit."""
+    """Write a CSV in which floats keep every digit."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(columns)
-    # Names stay as they are: in an array each would take as much room as the longest.
+    # Names stay a tuple: in an array each would take as much memory as the longest.
     plain = [column if isinstance(column, tuple) else np.asarray(column).tolist() for column in columns.values()]
     table.writerows(zip(*plain, strict=True))
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
@@ -89,8 +89,8 @@ class RunFolder:
     def clear(self) -> None:
         """Remove what a run has written.
 
-        The summary is removed first, so that a half-cleared folder never looks finished.  The configuration is removed
-        last, so that the folder always looks like a run.
+        The summary goes first, so that a half-cleared folder never looks finished.  The configuration goes last, so
+        that the folder always looks like a run.
         """
         files = self.path.iterdir() if self.path.is_dir() else ()
         own = [path for path in files if path.suffix in SUFFIXES and path.is_file()]
@@ -100,14 +100,14 @@ class RunFolder:
 
     @property
     def _lock_file(self) -> Path:
-        """The lock file, beside the folder.  It is never removed: two processes could both hold a removed file."""
+        """The lock file, beside the folder.  It is never removed, so that two processes cannot both hold the lock."""
         return self.path.parent / ".locks" / f"{self.path.name}.lock"
 
     @contextlib.contextmanager
     def locked(self, patience: float = 0.5) -> Iterator[None]:
-        """Hold the run's lock; the lock of a killed process is released by the system.
+        """Hold the run's lock; if a process is killed, the system releases its lock.
 
-        Another process that only checks the lock holds it for a moment, so this waits up to ``patience`` seconds.
+        A process that only checks the lock holds it for a moment, so this waits up to ``patience`` seconds.
         """
         lock = filelock.FileLock(self._lock_file)
         with writing(self._lock_file):
@@ -135,11 +135,11 @@ class RunFolder:
                 return False
         except RunLocked:
             return True
-        except ClustPSIError:  # the lock cannot even be opened: waiting would not help
+        except ClustPSIError:  # the lock file cannot be opened: waiting would not help
             return False
 
     def _remove_left_overs(self) -> None:
-        """Remove what a killed process left: unfinished files, and the checkpoint of a finished run."""
+        """Remove what a killed process left behind: unfinished files, and the checkpoint of a finished run."""
         if self.path.is_dir():
             with writing(self.path):
                 for path in self.path.iterdir():
@@ -148,7 +148,7 @@ class RunFolder:
 
     def _remove_if_empty(self) -> None:
         """Remove the folder if the run failed before it wrote anything."""
-        with contextlib.suppress(OSError):  # it is not empty, or not there
+        with contextlib.suppress(OSError):  # it is not empty, or does not exist
             self.path.rmdir()
 
     # --------------------------------------------------------------------------------------------------- writing
@@ -175,7 +175,7 @@ class RunFolder:
         clusters: NDArray[np.int64] | None,
         own: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Write what has been measured so far."""
+        """Write all scores and costs so far."""
         write_csv(self / "rounds.csv", history.rounds())
         local = pa.table(history.local([client_names[client] for client in scored]))
         write_atomically(self / "accuracy.parquet", lambda file: parquet.write_table(local, file))
@@ -188,12 +188,12 @@ class RunFolder:
             write_csv(self / f"{name}.csv", columns)
 
     def write_newcomers(self, newcomers: Sequence[Mapping[str, Any]]) -> None:
-        """Write how clients fared that came after the start, if any did."""
+        """Write the scores of clients that came after the start, if there are any."""
         if newcomers:
             write_csv(self / "newcomers.csv", {key: tuple(row[key] for row in newcomers) for key in newcomers[0]})
 
     def write_vectors(self, deployment: Deployment, client_names: Sequence[str]) -> None:
-        """Models that only the clients know, as vectors: a row each, and which one each client uses."""
+        """Write models that only the clients know: one vector per model, and which one each client uses."""
         arrays = {
             "parameters": np.stack([model.parameters for model in deployment.models]),
             "client": np.array(client_names, dtype=str),
@@ -202,7 +202,7 @@ class RunFolder:
         save_arrays(self / "models.npz", arrays)
 
     def write_failure(self, reason: str) -> None:
-        """Write why the run ended without a result."""
+        """Write why the run failed."""
         write_atomically(self / "failed.txt", lambda file: file.write(f"{reason}\n".encode()))
 
     def finish(
@@ -213,23 +213,23 @@ class RunFolder:
         constant: Mapping[str, Scores],
         seconds: Mapping[str, float],
     ) -> None:
-        """Write the summary, which says that the run is complete.
+        """Write the summary, which marks the run as finished.
 
         Parameters
         ----------
         history
-            What the run measured.
+            Scores and costs of the run.
         facts
             Other entries of the summary.
         label_counts
-            Training samples of each class that every client has.
+            How many training samples of each class every client has.
         constant
             Scores of constant answers.
         seconds
             Time that the run took, by purpose.
         """
         rounds, evaluated, few = history.rounds(), history.evaluated(), history.last_few()
-        best = int(np.argmax(evaluated["global_accuracy"]))  # the first of equals
+        best = int(np.argmax(evaluated["global_accuracy"]))  # the first if several are equal
         scores = {key: column for key, column in evaluated.items() if key not in COSTS}
         summary = {
             **facts,
@@ -290,7 +290,7 @@ class RunFolder:
         return self._read_csv("clients.csv", dtype={"client": str}, keep_default_na=False)  # NA and 007 are names
 
     def newcomers(self) -> list[dict[str, Any]]:
-        """Clients that came after the start, a row for each evaluation."""
+        """Clients that came after the start, one row per client and evaluation."""
         exists = (self / "newcomers.csv").exists()
         records = self._read_csv("newcomers.csv").to_dict("records") if exists else []
         return [{str(key): value for key, value in record.items()} for record in records]
@@ -329,7 +329,7 @@ class Store:
                 )
         elif folder.config().as_dict() != config.as_dict():
             raise ClustPSIError(f"{folder.path} holds a run with other settings than its name says; move it away")
-        elif folder.finished and (folder / "checkpoint.npz").exists():  # its process was killed as it tidied up
+        elif folder.finished and (folder / "checkpoint.npz").exists():  # its process was killed at the very end
             with contextlib.suppress(ClustPSIError), folder.locked():
                 pass
         return folder
@@ -376,5 +376,5 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    except Exception as error:  # there is no end to what damaged bytes make the parsers of ZIP and NPY raise
+    except Exception as error:  # damaged bytes make the parsers of ZIP and NPY raise all kinds of errors
         raise ClustPSIError(f"{path} cannot be read ({error!r}): start the run afresh with --fresh") from None

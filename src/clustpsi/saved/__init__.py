@@ -1,3 +1,3 @@
-"""Saved models: everything that predicting takes, in one file, without the data and without the run."""
+"""Saved models: one file with everything that predictions need; neither the data nor the run is needed."""
 
-NAME = "model.safetensors"  # in the folder of a run
+NAME = "model.safetensors"  # the file's name in a run's folder

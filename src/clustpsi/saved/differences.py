@@ -1,7 +1,7 @@
-"""Vectors that differ little, written as one of them and what is different in the others.
+"""Vectors that differ little, saved as the first of them and the values in which the others differ from it.
 
-Personal models of texts are such vectors: a client moves the words that it has, a tenth of them.  The values themselves
-are kept, not what they differ by, so that every bit comes back.
+Personal text models are such vectors: a client changes only the words that it has, about a tenth of all.  The values
+themselves are saved and not the differences, so that every bit comes back.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ FIRST, COUNTS, PLACES, VALUES = "first", "counts", "places", "values"
 
 
 def packed(name: str, vectors: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
-    """The lines of a matrix under a name, or their differences under names that begin with it, if that is smaller.
+    """A matrix under a name or, if that is smaller, its rows' differences under names that begin with it.
 
     >>> few = np.zeros((3, 100), np.float32)
     >>> few[1, 7] = few[2, 8] = 1
@@ -23,7 +23,7 @@ def packed(name: str, vectors: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
     >>> list(packed("p", few[:1]))
     ['p']
     """
-    # As bits, because 0 and -0 are equal as numbers.
+    # Compared as bits, because 0 and -0 are equal as numbers.
     bits = np.ascontiguousarray(vectors).view(np.uint32)
     differs = [np.flatnonzero(line != bits[0]) for line in bits[1:]]
     number = sum(map(len, differs))

@@ -1,16 +1,16 @@
-"""The file of a saved model: safetensors, with the rest as JSON in its header; nothing in it can run.
+"""The file of a saved model: safetensors, with everything else as JSON in its header.  It contains no code.
 
 Header (metadata ``clustpsi``): format, versions, method, config, classes, clients, features, columns, network, and how
 newcomers are placed.  Tensors, K clients, C classes, M models:
 
-parameters, buffers     (M, ...)  the different models, one line each; the parameters as differences from the first
-                                  model where that is smaller (parameters.first, .counts, .places, .values)
-model_of_client         (K,)      which one each client uses
-log_prior               (K, C)    what is added to each client's logits, where the method has it
-scale                   (K,)      what each client's logits are multiplied by before, where the method has it
+parameters, buffers     (M, ...)  the different models, one row each; the parameters as differences from the first
+                                  model if that is smaller (parameters.first, .counts, .places, .values)
+model_of_client         (K,)      which model each client uses
+log_prior               (K, C)    added to each client's logits, if the method does so
+scale                   (K,)      factor of each client's logits before that, if the method has one
 label_counts            (K, C)    training rows of each class
-clusters                (K,)      where the method forms clusters
-word_vectors            (T, D)    where the network has them
+clusters                (K,)      each client's cluster, if the method forms clusters
+word_vectors            (T, D)    if the network has them
 newcomers.*                       models that newcomers may use, and what decides between them
 """
 
@@ -37,8 +37,8 @@ from clustpsi.saved import NAME
 from clustpsi.saved.differences import packed, unpacked
 from clustpsi.saved.model import SavedModel
 
-KEY = "clustpsi"  # of the JSON among the metadata
-# Raised when older versions can no longer read what is written.
+KEY = "clustpsi"  # key of the JSON in the metadata
+# Grows by one when older versions can no longer read what is written.
 FORMAT = 1
 
 NEEDED = f"a saved model ({NAME}, which `clustpsi run --save-models` leaves in a run's folder)"
@@ -48,12 +48,12 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def versions() -> dict[str, str]:
-    """Of clustpsi and of what it computes with."""
+    """Versions of clustpsi and of the packages that it computes with."""
     return {name: version(name) for name in ("clustpsi", "numpy", "jax", "flax")}
 
 
 def save_model(model: SavedModel, path: str | Path) -> None:
-    """Write a saved model, whole or not at all."""
+    """Write a saved model; a failure leaves no partial file."""
     from safetensors.numpy import save
 
     arrays, header = _pack(model)
@@ -67,7 +67,7 @@ def load_model(path: str | Path) -> SavedModel:
     Parameters
     ----------
     path
-        The file, or the folder of a run that has one.
+        The file, or the folder of a run with such a file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -194,7 +194,7 @@ def _unpack(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Sa
 
 
 def _check(model: SavedModel) -> None:
-    """Refuse what does not fit together."""
+    """Raise if the parts of a saved model do not fit together."""
     clients, classes = len(model.client_names), len(model.class_names)
     deployment, newcomers, network = model.deployment, model.newcomers, model.architecture.network
     sizes = {(each.parameters.shape, each.buffers.shape) for each in deployment.models}
@@ -238,7 +238,7 @@ class _Distinct:
         self._places: dict[bytes, int] = {}
 
     def add(self, models: Iterable[Model]) -> NDArray[np.int64]:
-        """Take models in; where each of them is."""
+        """Add models; gives the position of each."""
         return np.array([self._add(model) for model in models], np.int64)
 
     def _add(self, model: Model) -> int:

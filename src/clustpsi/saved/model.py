@@ -1,4 +1,4 @@
-"""A saved model: what serves every client of a federation, and clients that come later."""
+"""A saved model: predictions for every client of a federation, and for clients that come later."""
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     ClientLike = str | ArrayLike
     CountsLike = Mapping[str, Any] | pd.DataFrame | ArrayLike
 
-# Label counts of clients that did not take part, by their names.
+# Label counts of clients that did not take part, by name.
 Counts = Mapping[str, NDArray[np.int64]]
 
-SHOWN = 5  # clients that a note names
+SHOWN = 5  # most clients that a warning names
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """The models of a federation with everything that predicting takes; plain data.
+    """The models of a federation with everything that predictions need; plain data.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SavedModel:
     label_counts
         Each client's number of training rows of each class, (K, C).
     features
-        Turns rows into what the models take; fitted on the training rows.
+        Turns rows into the models' input; fitted on the training rows.
     parts
         Names of the label, client and text columns.
     architecture
@@ -51,15 +51,15 @@ class SavedModel:
     deployment
         Which model each client uses, with which label prior.
     newcomers
-        How clients are served that did not take part.
+        How clients that did not take part get a model.
     clusters
         The cluster of each client, if the method forms clusters.
     method
-        As on the command line.
+        The method, as on the command line.
     config
         Settings of the run.
     versions
-        Of clustpsi and of what it computed with.
+        Versions of clustpsi and of the packages that it computed with.
     """
 
     class_names: tuple[str, ...]
@@ -76,13 +76,13 @@ class SavedModel:
     versions: Mapping[str, str]
 
     def save(self, path: str | Path) -> None:
-        """Write the file that :func:`clustpsi.load_model` and ``clustpsi predict`` read, whole or not at all."""
+        """Write the file for :func:`clustpsi.load_model` and ``clustpsi predict``; a failure leaves no partial file."""
         from clustpsi.saved.file import save_model
 
         save_model(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle: what it is made from, without compiled programs."""
+        """For pickle: the fields, without compiled programs."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     # ------------------------------------------------------------------------------------------------------- using
@@ -95,15 +95,15 @@ class SavedModel:
         Parameters
         ----------
         rows
-            A data frame with the columns of the training data (in any order; others are not used), an array of rows,
-            images, or texts.
+            A data frame with the columns of the training data (in any order; other columns are ignored), an array of
+            rows, images, or texts.
         client
-            Whose rows they are: the name of one client, the name of a data frame's column, or one name per row.  A
-            client that did not take part is served by its label counts.  None: no client of the federation.
+            Whose rows they are: the name of one client, the name of a data frame's column, or one name per row.  For a
+            client that did not take part, its label counts choose the model.  None: no client of the federation.
         counts
             Label counts of clients that did not take part: a mapping from their names, or a data frame with one row per
-            client and one column per class.  For a single client its counts alone will do, in the order of the classes
-            or by their names.  A client without counts is served as one that has the federation's label mix.
+            client and one column per class.  For a single client, just its counts: in the order of the classes, or by
+            their names.  A client without counts is treated as if it had the federation's label mix.
 
         Returns
         -------
@@ -115,7 +115,7 @@ class SavedModel:
     def predict_codes(
         self, rows: Any, client: "ClientLike | None" = None, *, counts: "CountsLike | None" = None
     ) -> NDArray[np.int32]:
-        """The same as :meth:`predict`, as positions in ``class_names``."""
+        """Like :meth:`predict`, but gives positions in ``class_names``."""
         return self.predictor.classes(*self._served(rows, client, counts))
 
     def predict_proba(
@@ -127,14 +127,14 @@ class SavedModel:
     def assign(self, counts: "ArrayLike | pd.DataFrame") -> NDArray[np.int64]:
         """Which model new clients would use, from their label counts (clients x classes).
 
-        The number is a position in ``newcomers.models``: for a method that forms clusters, the cluster.
+        The result holds positions in ``newcomers.models``; for a method that forms clusters these are the clusters.
         """
         return self.newcomers.place(self.counts_table(counts)).of_client
 
     def counts_table(self, counts: "ArrayLike | pd.DataFrame") -> NDArray[np.int64]:
-        """Label counts (clients x classes) in the order of this model's classes; a data frame's columns may be in any.
+        """Label counts (clients x classes) in the order of this model's classes.
 
-        Classes without a column count as absent.
+        The columns of a data frame may be in any order.  A class without a column counts as absent.
         """
         import pandas as pd
 
@@ -156,16 +156,16 @@ class SavedModel:
 
     @cached_property
     def predictor(self) -> Predictor:
-        """What uses the models."""
+        """Applies the models to rows."""
         return Predictor(self.architecture.network, len(self.class_names))
 
     @cached_property
     def place_of(self) -> Mapping[str, int]:
-        """The clients that took part, and where each one's name is in ``client_names``."""
+        """Position of each client that took part in ``client_names``, by name."""
         return {name: place for place, name in enumerate(self.client_names)}
 
     def serve(self, clients: Sequence[str], counts: Counts) -> Deployment:
-        """What each of these clients uses, new ones included; counts may lack some of them."""
+        """What each of these clients uses, including new ones; ``counts`` may lack some of them."""
         known = np.array([self.place_of.get(name, -1) for name in clients], np.int64)
         new = [name for name in clients if name not in self.place_of]
         if not new:
@@ -179,7 +179,7 @@ class SavedModel:
         return _of_clients(both, known)
 
     def say_without(self, clients: Iterable[str], counts: Counts) -> None:
-        """Warn of new clients whose label counts are unknown, if the counts would matter."""
+        """Warn about new clients whose label counts are unknown, if the counts would make a difference."""
         without = [name for name in clients if name not in self.place_of and name not in counts]
         if not without or not self.newcomers.uses_counts:
             return
@@ -197,7 +197,7 @@ class SavedModel:
     def _served(
         self, rows: Any, client: "ClientLike | None", counts: "CountsLike | None"
     ) -> tuple[NDArray[Any], Deployment, NDArray[np.int64]]:
-        """Features of the rows, what the clients use, and whose each row is."""
+        """Features of the rows, what the clients use, and the client of each row."""
         import pandas as pd
 
         column = None
@@ -213,7 +213,7 @@ class SavedModel:
         return features, self.serve(names, by_name), codes
 
     def refuse_ambiguous(self, column: str) -> None:
-        """Refuse a column that is called like a client."""
+        """Raise if a column has the same name as a client."""
         if column in self.place_of:
             raise ClustPSIError(
                 f"{column!r} is a column of the rows and a client of the federation: rename the column to say which is "
@@ -223,7 +223,7 @@ class SavedModel:
     def clients_of(
         self, client: "ClientLike | None", number: int, where: str = "the rows"
     ) -> tuple[NDArray[np.int64], list[str]]:
-        """Every row's client, as a number, and the clients' names as the federation has them."""
+        """Every row's client, as a number, and the clients' names as the federation spells them."""
         if client is None or isinstance(client, str):
             return np.zeros(number, np.int64), [NOBODY if client is None else known_name(client, self.place_of)]
         codes, names = read_clients(client, "the client", where)
@@ -274,11 +274,11 @@ class SavedModel:
         rows
             As for :meth:`predict`.
         where
-            What errors call them.
+            How error messages name them.
         without
-            Columns of a data frame that are no features, besides the label and client of the training data.
+            Columns of a data frame that are not features, besides the label and client of the training data.
         text
-            Columns of text, in place of those of the training data.
+            Columns of text, instead of those of the training data.
         """
         import pandas as pd
 
@@ -296,7 +296,7 @@ class SavedModel:
     def _read_frame(
         self, frame: "pd.DataFrame", where: str, without: Collection[str | None], text: Sequence[str]
     ) -> Any:
-        """What the features are read from: a table, an array, or texts."""
+        """The data from which features are made: a table, an array, or texts."""
         if isinstance(self.features, FittedTable):
             return frame
         named = {str(name): name for name in frame.columns}
@@ -314,7 +314,7 @@ class SavedModel:
         return frame[texts].astype(object).fillna("").astype(str).agg(" ".join, axis=1).tolist()
 
 
-# What stands for the client of rows when nobody says whose they are; no name of a client is empty.
+# The client of rows whose client is not given; no client has an empty name.
 NOBODY = ""
 
 

@@ -1,6 +1,6 @@
-"""A saved model for programs without clustpsi: an ONNX file for each different model, and a JSON file with the rest.
+"""A saved model for programs without clustpsi: one ONNX file per different model, and a JSON file with the rest.
 
-model.json says what classes are called, how rows become features, and which file and label prior each client uses.
+model.json has the names of the classes, how rows become features, and which file and label prior each client uses.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from clustpsi.files import make_folder, write_atomically, writing
 from clustpsi.orders import Deployment, Model
 from clustpsi.saved.model import SavedModel
 
-# Raised when what reads older files can no longer read what is written.
+# Grows by one when programs that read older files can no longer read what is written.
 FORMAT = 1
 DESCRIPTION = "model.json"
 
@@ -30,9 +30,9 @@ def export_onnx(model: SavedModel, folder: str | Path) -> list[Path]:
     Parameters
     ----------
     model
-        What :func:`clustpsi.load_model` gives.
+        A model from :func:`clustpsi.load_model`.
     folder
-        Where they go; it is made if it is not there.
+        Folder for the files; it is created if it does not exist.
     """
     try:
         from clustpsi.models.onnx_graph import INPUT, OUTPUT
@@ -41,8 +41,8 @@ def export_onnx(model: SavedModel, folder: str | Path) -> list[Path]:
     folder = user_path(folder)
     make_folder(folder)
     with writing(folder / DESCRIPTION):
-        (folder / DESCRIPTION).unlink(missing_ok=True)  # it comes last: where it is, everything that it names is there
-    # Who was not there and tells no label counts is served as one that has the federation's label mix.
+        (folder / DESCRIPTION).unlink(missing_ok=True)  # written last: if it exists, so do all files that it names
+    # A client that did not take part and gives no label counts is treated as if it had the federation's label mix.
     others = model.newcomers.place(np.zeros((1, len(model.class_names)), np.int64))
     graphs = _Graphs(model.architecture, folder)
     clients, (other,) = graphs.served(model.deployment), graphs.served(others)
@@ -72,7 +72,7 @@ class _Graphs:
     Attributes
     ----------
     names
-        Of the files.
+        Names of the files.
     """
 
     def __init__(self, architecture: Architecture, folder: Path) -> None:
@@ -84,7 +84,7 @@ class _Graphs:
         return list(self._name_of.values())
 
     def served(self, deployment: Deployment) -> list[dict[str, Any]]:
-        """For each client: the file with its model, what its logits are multiplied by, and what is added."""
+        """For each client: the file with its model, the factor of its logits, and what is added to them."""
         shape = len(deployment.of_client), self._architecture.num_classes
         prior = np.zeros(shape) if deployment.log_prior is None else np.maximum(deployment.log_prior, NEVER)
         scale = np.ones(len(prior)) if deployment.scale is None else deployment.scale

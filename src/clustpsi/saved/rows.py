@@ -1,4 +1,4 @@
-"""Predicting the rows of a file piece by piece: memory does not grow with the number of rows."""
+"""Predictions for the rows of a file, piece by piece: memory does not grow with the number of rows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,15 +19,15 @@ from clustpsi.features import FittedTable
 from clustpsi.features.columns import known_name
 from clustpsi.saved.model import NOBODY, Counts, SavedModel
 
-# Of a piece: most rows, and most numbers that they become.
+# Limits of a piece: rows, and numbers that its rows become as features.
 MOST_ROWS, LEAST_ROWS, MOST_NUMBERS = 2**17, 2**10, 2**24
-# Names that are looked through for one that may have been meant.
+# Most names among which a similar name is searched, for a hint.
 FEW_NAMES = 10_000
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file of rows is to be read.
+    """A file of rows, and how to read it.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Reading:
     text
         Columns of text; by default those that the model was trained with.
     ignore_label
-        Whether not to look at labels.
+        Whether labels are ignored.
     sep, no_header
         As for :func:`clustpsi.datasets.table_files.read_table`.
     """
@@ -56,7 +56,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some of a file's rows: what features are made of, columns that are none, and the share of the file so far."""
+    """Some of a file's rows: the data of the features, the other columns, and the share of the file read so far."""
 
     rows: Any
     columns: Mapping[str, "pd.Series[Any]"]
@@ -66,7 +66,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions for some rows, which follow those of the piece before.
+    """Predictions for the rows of one piece.
 
     Attributes
     ----------
@@ -92,16 +92,16 @@ class Predicted:
 
 @dataclass
 class Tally:
-    """What is known once all rows are predicted.
+    """Totals over all rows, once they are predicted.
 
     Attributes
     ----------
     rows, right
-        Number of rows, and of those that were predicted right (None without labels).
+        Number of rows, and how many were predicted correctly (None without labels).
     strange
-        Number of rows whose label is no class of the model.
+        Number of rows whose label is not a class of the model.
     clients, new, without
-        Names of all clients, of those that did not take part, and of those of them whose label counts are unknown.
+        Names of all clients, of the new ones, which did not take part, and of the new ones without label counts.
     """
 
     rows: int = 0
@@ -118,15 +118,15 @@ class FilePrediction:
     Parameters
     ----------
     model
-        What predicts.
+        The model.
     reading
-        The file, and how it is read.
+        The file, and how to read it.
     counts
         A table with the label counts of clients that did not take part: one row per client and one column per class.
     probabilities
         Whether probabilities are wanted.
     watch
-        Called with what is being done and the share of it that is done.
+        Called with the name of the current step and the share of it that is done.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class FilePrediction:
     # ------------------------------------------------------------------------------------------------------ labels
 
     def _label_column(self, columns: list[str]) -> str | None:
-        """The column of labels, if the file has one that is to be looked at."""
+        """The column of labels, if the file has one and it is not ignored."""
         asked, trained = self.reading.label, self.model.parts.label
         if self.reading.ignore_label:
             return None
@@ -238,7 +238,7 @@ class FilePrediction:
         return trained if trained in columns else None
 
     def _labels(self, piece: Piece) -> NDArray[np.int32]:
-        """The class of each row, -1 for one that the model does not know."""
+        """The class of each row; -1 for a class that the model does not know."""
         assert self._label is not None
         try:
             labels = read_labels(piece.columns[self._label], f"column {self._label!r}", self.where)
@@ -258,7 +258,7 @@ class FilePrediction:
     # ----------------------------------------------------------------------------------------------------- clients
 
     def _whose(self, columns: list[str], given: Counts) -> tuple[str | None, str | None]:
-        """One client for all rows, or the column that names each row's."""
+        """One client for all rows, or the column that names each row's client."""
         asked, model = self.reading.client, self.model
         if asked is None:
             column = model.parts.client if model.parts.client in columns else None
@@ -287,7 +287,7 @@ class FilePrediction:
         )
 
     def _read_counts(self, path: Path) -> Counts:
-        """Label counts of a table, by the names of its clients."""
+        """Label counts from a table, by client name."""
         table = read_counts(path)
         frame = pd.DataFrame(table.counts, columns=list(table.classes))
         try:

@@ -5,7 +5,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     wholeLogarithm: (position, value) => synchronized(position, value, (x) => Math.round(10 ** x), Math.log10),
     plain: (position, value) => synchronized(position, value, (x) => x, (x) => x),
 
-    // Which controls mean something: those of the partition not for a table with clients of its own.
+    // Which controls to show: a table with clients of its own needs none for the partition.
     visible: (partitioner, dataset, label, client) => {
       const table = (dataset || "").startsWith("table:");
       const natural = partitioner === "natural";
@@ -25,7 +25,7 @@ window.dash_clientside = Object.assign({}, window.dash_clientside, {
     },
 
     page: (name) => {
-      // Charts that were hidden have no width until they are told to look again.
+      // Charts that were hidden have no width until they are asked to resize.
       setTimeout(() => window.dispatchEvent(new Event("resize")), 50);
       return [name !== "explore", name !== "paper"];
     },
@@ -68,7 +68,7 @@ function remember(theme) {
   try {
     window.localStorage.setItem("clustpsi-theme", theme);
   } catch (error) {
-    // A browser that keeps nothing.
+    // The browser stores nothing.
   }
 }
 
@@ -80,7 +80,7 @@ function remembered() {
   }
 }
 
-// The page's own limit refuses a large file without a word, so say it.
+// The page refuses a file that is too large without a message, so show one.
 function checkSize(files) {
   const limit = 50_000_000;
   const large = Array.from(files || []).find((file) => file.size > limit);
@@ -94,6 +94,6 @@ document.addEventListener("drop", (event) => {
 document.addEventListener("change", (event) => {
   if (event.target.type === "file") checkSize(event.target.files);
 }, true);
-// A file that misses its place must not replace the page.
+// A file that is dropped beside its place must not replace the page.
 ["dragover", "drop"].forEach((name) => window.addEventListener(name, (event) => event.preventDefault()));
 document.addEventListener("submit", (event) => event.preventDefault());

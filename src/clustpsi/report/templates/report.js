@@ -23,11 +23,11 @@
   const { dark, config } = JSON.parse(document.getElementById("settings").textContent);
   const scheme = window.matchMedia("(prefers-color-scheme: dark)");
   const boxes = [...document.querySelectorAll(".chart")];
-  const PAPER = 680; // pixels between the margins of a sheet, whatever the window's width is
+  const PAPER = 680; // width of a printed chart in pixels, whatever the width of the window
   let printing = false;
 
-  // A copy of a chart; on a dark page each colour gives way to its counterpart.  Only values of keys that are about
-  // colours are colours: a client may be called #000000.
+  // A copy of a chart; on a dark page its counterpart replaces each colour.  Only values of keys about colours are
+  // replaced: a client may be called #000000.
   const copied = (value, isColour, isDark) => {
     if (Array.isArray(value)) return value.map((each) => copied(each, isColour, isDark));
     if (value && typeof value === "object") {
@@ -41,8 +41,8 @@
     return value;
   };
 
-  // Where the legend needs many lines, as on a phone, the chart grows, so that its lines keep their room.
-  const ENTRY = 150; // pixels that a method takes in a legend, and the height of a line of it
+  // If the legend needs many lines, as on a phone, the chart grows, so that its curves keep their room.
+  const ENTRY = 150; // width of a method in a legend in pixels, and the height of a line of the legend
   const LINE = 19;
   const grown = (layout, data, width) => {
     if (!layout.showlegend || layout.legend.title) return layout.height;
@@ -59,7 +59,7 @@
     box.dataset.look = look;
   };
 
-  // The numbers of a chart as a table, for those who do not see it: made when it is asked for.
+  // The numbers of a chart as a table, for readers who cannot see it: made on request.
   const unescaped = (value) => new DOMParser().parseFromString(String(value ?? ""), "text/html").documentElement.textContent;
   const shown = (value) => (typeof value === "number" ? String(Number(value.toPrecision(4))) : unescaped(value));
   const row = (kind, cells) => {
