@@ -56,7 +56,7 @@ TERMS = {
     "preset": (
         "preset",
         "Settings that belong together. Robust: signed features, Laplace's smoothing, and no clusters where the labels "
-        "differ hardly more than by chance. Paper: as the paper has it.",
+        "differ hardly more than by chance or clients form no clear groups. Paper: as the paper has it.",
     ),
     "psi": (
         "PSI",
