@@ -177,7 +177,7 @@ def test_guard_knows_what_chance_makes_of_clients_with_few_labels() -> None:
 
 
 def test_clusters_that_cut_through_a_cloud_are_not_made() -> None:
-    """Clients of a Dirichlet draw have no groups, however skewed they are; planted groups are kept, even of few labels."""
+    """Clients of a Dirichlet draw have no groups, however skewed they are; planted groups stay, even of few labels."""
     cloud = dirichlet(60, 0.3, seed=0)
     rng = np.random.default_rng(1)
     mixes = rng.dirichlet(np.full(10, 0.5), 4)

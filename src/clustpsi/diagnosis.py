@@ -103,8 +103,8 @@ class Diagnosis:
             scores = self.clustering.silhouette_scores_
             tau = max(scores, key=lambda j: scores[j])
             found.append(
-                f"there are no clear groups: {tau} clusters have the best silhouette, {scores[tau]:.2f}, and it would be "
-                f"about {exact:.2f} if all clients of a cluster had the same label mix"
+                f"there are no clear groups: {tau} clusters have the best silhouette, {scores[tau]:.2f}, and it would "
+                f"be about {exact:.2f} if all clients of a cluster had the same label mix"
             )
         score = self.clustering.silhouette_scores_.get(self.clustering.n_clusters_)
         if score is not None and score < WEAK:
