@@ -51,10 +51,15 @@ def test_table_tells_present_absent_and_damaged_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sent140", "amazon_reviews", "serengeti"])
-def test_get_says_what_to_fetch_by_hand_and_where_to_put_it(tmp_path: Path, name: str) -> None:
+def test_get_says_what_to_fetch_by_hand_and_where_to_put_it(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLUSTPSI_DATA", str(tmp_path / "variable"))
+    assert str(tmp_path / "variable" / name) in run("get", name).stdout
     result = run("get", name, "--data-dir", tmp_path)
     assert result.exit_code == 0 and str(tmp_path / name) in result.stdout and "http" in result.stdout
     assert result.stdout == run("--data-dir", tmp_path, "get", name).stdout
+    assert result.stdout == run("--data-dir", tmp_path / "other", "get", name, "--data-dir", tmp_path).stdout
 
 
 def test_get_downloads_from_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

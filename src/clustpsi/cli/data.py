@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clustpsi.cli.notes import Quiet, notes
-from clustpsi.cli.options import complete_datasets
+from clustpsi.cli.options import complete_datasets, is_given
 from clustpsi.datasets import DATASETS, DataMissing, data_folder, load_dataset
 from clustpsi.datasets.catalogue import Entry
 from clustpsi.errors import ClustPSIError, unknown_name
@@ -82,7 +82,7 @@ def get(
     from clustpsi.datasets.download import fetch
 
     entry = _entry(name)
-    folder = data_folder(data_dir or context.obj) / name
+    folder = _folder(context, data_dir) / name
     if states is not None and name != "acs_income":
         raise ClustPSIError(f"--states is for acs_income: {name} comes as a whole")
     if not entry.base_url:
@@ -125,7 +125,7 @@ def check(
     """Read data sets again from their files, and check the content of those whose content is known."""
     from clustpsi.datasets.verify import verify
 
-    folder = data_folder(data_dir or context.obj)
+    folder = _folder(context, data_dir)
     failed = []
     for name in names or DATASETS:
         _entry(name)
@@ -140,6 +140,11 @@ def check(
             print(printable(f"{name}: not usable: {error}"))
     if failed:
         raise ClustPSIError(f"not usable: {', '.join(failed)} (see above)")
+
+
+def _folder(context: typer.Context, data_dir: Path | None) -> Path:
+    """The folder of a sub-command: its own option counts, then the one before it, then the environment variable."""
+    return data_folder(data_dir if is_given(context, "data_dir") else context.obj)
 
 
 def _entry(name: str) -> Entry:

@@ -46,6 +46,12 @@ Methods = Annotated[
 ]
 
 
+def is_given(context: typer.Context, option: str) -> bool:
+    """Whether an option is on the command line: neither its default nor an environment variable counts."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def with_options(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
     """Add these options to a command that takes ``**options``.
 

@@ -22,6 +22,7 @@ from clustpsi.cli.options import (
     chosen_methods,
     complete_datasets,
     config_options,
+    is_given,
     method_options,
     with_options,
 )
@@ -108,7 +109,7 @@ def command(
         "agg_method": agg_method,
         "seeds_list": seeds_list,
     }
-    given = {key: value for key, value in (axes | options).items() if _is_given(context, key)}
+    given = {key: value for key, value in (axes | options).items() if is_given(context, key)}
     configs = _configs(given, paper, file)
     if report is not None:
         from clustpsi.report.page import check_output
@@ -153,11 +154,6 @@ def command(
 
 
 with_options(command, [*config_options(*LISTS), *method_options()])
-
-
-def _is_given(context: typer.Context, option: str) -> bool:
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _configs(given: dict[str, Any], paper: bool, file: Path | None) -> list[Config]:
