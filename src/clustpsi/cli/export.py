@@ -16,7 +16,7 @@ class Format(StrEnum):
 
 def command(
     model: Annotated[Path, typer.Argument(help="Saved model: model.safetensors, or the folder of a run with one.")],
-    format: Annotated[Format, typer.Option(help=r"What to write; onnx needs pip install 'clustpsi\[onnx]'.")],
+    format: Annotated[Format, typer.Option(help="What to write; onnx needs clustpsi's extra of that name.")],
     output: Annotated[
         Path | None, typer.Option(help="Folder for the files.", show_default="onnx, beside the saved model")
     ] = None,
