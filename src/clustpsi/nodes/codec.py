@@ -26,6 +26,7 @@ LEAST_KEPT = 1024
 MOST_KEPT = 64
 
 _TYPE, _ARRAY, _LIST, _TEXT = "type", "array", "list", "text"
+_PLAIN = (str, bool, int, float)
 
 
 class Undecodable(Exception):
@@ -59,6 +60,7 @@ class Codec:
     def __init__(self, *types: type) -> None:
         known = (*get_args(Order), Deployment, Evaluated, HoldOut, Model, Trained, *types)
         self._types = {each.__name__: each for each in known}
+        self._keys = {each: {name: f"={name}" for name in _names(each)} for each in known}
 
     def write(self, value: Any) -> Envelope:
         """A value as a message with all of its arrays."""
@@ -67,20 +69,34 @@ class Codec:
 
     def read(self, envelope: Envelope, held: "Held | None" = None) -> Any:
         """The value of a message; arrays that it lacks must be among those held."""
+        kept = {} if held is None else held.arrays()
+        absent: set[str] = set()  # from the message
+
+        def value(plain: dict[str, Any]) -> Any:
+            """What an object of JSON stands for, whose entries are values already."""
+            if _ARRAY in plain:
+                name = plain[_ARRAY]
+                if name in envelope.arrays:
+                    return envelope.arrays[name]
+                absent.add(name)
+                return kept.get(name)
+            if _LIST in plain:
+                return tuple(plain[_LIST])
+            entries = {key[1:]: each for key, each in plain.items() if key[0] == "="}
+            return entries if plain[_TYPE] == "dict" else self._types[plain[_TYPE]](**entries)
+
         try:
-            plain = json.loads(envelope.text)
-            arrays = dict(envelope.arrays)
-            lacking = {name for name in _names(plain) if name not in arrays}
+            whole = json.loads(envelope.text, object_hook=value)
             if held is not None:
-                arrays |= held.take(lacking & held.keys())
-            if lacking := {name for name in lacking if name not in arrays}:
+                held.take(absent & kept.keys())
+            if lacking := absent - kept.keys():
                 raise Missing(lacking)
-            return self._value(plain, arrays)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise Undecodable(f"the message cannot be read ({error})") from None
+        return whole
 
     def _plain(self, value: Any, arrays: dict[str, Array]) -> Any:
-        if value is None or isinstance(value, bool | int | float | str):
+        if value is None or isinstance(value, _PLAIN):
             return value
         if isinstance(value, np.ndarray):
             name = content_hash(value)
@@ -88,28 +104,15 @@ class Codec:
             return {_ARRAY: name}
         if isinstance(value, np.generic):
             return value.item()
-        if hasattr(value, "_fields"):
-            entries = value._asdict()
-        elif is_dataclass(value):
-            entries = {each.name: getattr(value, each.name) for each in fields(value)}
-        elif isinstance(value, Mapping):
+        keys = self._keys.get(type(value))
+        if keys is not None:
+            entries = {key: self._plain(getattr(value, name), arrays) for name, key in keys.items()}
+            return {_TYPE: type(value).__name__, **entries}
+        if isinstance(value, Mapping):
             return {_TYPE: "dict", **{f"={key}": self._plain(each, arrays) for key, each in value.items()}}
-        else:
-            return {_LIST: [self._plain(each, arrays) for each in value]}
-        name = type(value).__name__
-        if name not in self._types:
-            raise TypeError(f"{name} is not known to this codec")
-        return {_TYPE: name, **{f"={key}": self._plain(each, arrays) for key, each in entries.items()}}
-
-    def _value(self, plain: Any, arrays: Mapping[str, Array]) -> Any:
-        if not isinstance(plain, dict):
-            return plain
-        if _ARRAY in plain:
-            return arrays[plain[_ARRAY]]
-        if _LIST in plain:
-            return tuple(self._value(each, arrays) for each in plain[_LIST])
-        entries = {key[1:]: self._value(each, arrays) for key, each in plain.items() if key.startswith("=")}
-        return entries if plain[_TYPE] == "dict" else self._types[plain[_TYPE]](**entries)
+        if hasattr(value, "_fields") or is_dataclass(value):
+            raise TypeError(f"{type(value).__name__} is not known to this codec")
+        return {_LIST: [self._plain(each, arrays) for each in value]}
 
 
 class Held:
@@ -183,12 +186,6 @@ def without(envelope: Envelope, held: Held) -> Envelope:
     return envelope._replace(arrays={name: array for name, array in envelope.arrays.items() if name not in known})
 
 
-def _names(plain: Any) -> Iterable[str]:
-    if isinstance(plain, dict):
-        if _ARRAY in plain:
-            yield plain[_ARRAY]
-        for each in plain.values():
-            yield from _names(each)
-    elif isinstance(plain, list):
-        for each in plain:
-            yield from _names(each)
+def _names(record: Any) -> Iterable[str]:
+    """Of the fields of a dataclass or a record."""
+    return record._fields if hasattr(record, "_fields") else (each.name for each in fields(record))

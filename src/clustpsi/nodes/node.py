@@ -94,7 +94,7 @@ class Node(AnyNode):
         super().__init__()
         self._data, self._workers = data, workers
         self._secret = secret if secret is not None else secrets.token_hex(16)
-        self._ready: tuple[tuple[Terms, Training], Any] | None = None
+        self._ready: tuple[str, Any] | None = None
 
     def answer(self, body: Any) -> Any:
         match body:
@@ -148,7 +148,8 @@ class Node(AnyNode):
         from clustpsi.engine import Simulator
         from clustpsi.engine.architecture import Architecture
 
-        if self._ready is None or not _same(self._ready[0], (terms, training)):
+        agreed = CODEC.write((terms, training)).text  # arrays in them are in it by their hashes
+        if self._ready is None or self._ready[0] != agreed:
             self.close()
             federation = self._federation(terms)
             told = self._told(terms, federation) if terms.is_private else None
@@ -157,7 +158,7 @@ class Node(AnyNode):
             shape, dtype = federation.features.shape[1:], federation.features.dtype.name
             network = Architecture(training.model, len(terms.classes), shape, dtype, vectors).network
             settings = {"numbers": (terms.number,), "workers": self._workers, "seed": terms.seed, **training.settings}
-            self._ready = (terms, training), Simulator(federation, network, told=told, **settings)
+            self._ready = agreed, Simulator(federation, network, told=told, **settings)
         return self._ready[1]
 
 
@@ -177,11 +178,6 @@ def _split(rows: int, terms: Terms, secret: str) -> tuple[Rows, Rows]:
         raise ClustPSIError("the rows of this node are not those that it described: start the run again")
     held_out = -(-rows // 5)
     return terms.order[held_out:], terms.order[:held_out]
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two sets of terms are equal, including their arrays."""
-    return CODEC.write(one).text == CODEC.write(other).text
 
 
 def _other_version(other: Speaker) -> str:

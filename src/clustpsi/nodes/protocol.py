@@ -9,6 +9,7 @@ Instead of each of these answers a node may give a :class:`Refusal`: one sentenc
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -219,5 +220,6 @@ CODEC = Codec(
 )  # fmt: skip
 
 
+@cache  # the version is in a file, which every message would read
 def speaker() -> Speaker:
     return Speaker(version("clustpsi"))
