@@ -1,13 +1,14 @@
 """Orders and answers as messages: plain data with arrays beside it.
 
 The codec walks over dataclasses, records, arrays and plain values.  So a new order needs nothing here but its name in
-the list.  An array is named by a hash of its content.  So an array that occurs twice travels once, and one that the
-receiver already holds does not travel at all.
+the list.  Small arrays are part of the text.  A larger one is named by a hash of its content.  So an array that occurs
+twice travels once, and one that the receiver already holds does not travel at all.
 """
 
 import hashlib
 import io
 import json
+from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -20,7 +21,7 @@ from clustpsi.orders import Deployment, Evaluated, HoldOut, Model, Order, Traine
 
 Array = NDArray[Any]
 
-# In bytes.  Smaller arrays travel every time: keeping them would cost more than it saves.
+# In bytes.  Smaller arrays are part of the text: keeping them would cost more than it saves.
 LEAST_KEPT = 1024
 # How many of the latest arrays both sides keep: enough for what two rounds in a row share.
 MOST_KEPT = 64
@@ -42,7 +43,7 @@ class Missing(Undecodable):
 
 
 class Envelope(NamedTuple):
-    """A message: JSON, and arrays by their hashes."""
+    """A message: JSON, and large arrays by their hashes."""
 
     text: str
     arrays: Mapping[str, Array]
@@ -63,7 +64,7 @@ class Codec:
         self._keys = {each: {name: f"={name}" for name in _names(each)} for each in known}
 
     def write(self, value: Any) -> Envelope:
-        """A value as a message with all of its arrays."""
+        """A value as a message with all of its large arrays."""
         arrays: dict[str, Array] = {}
         return Envelope(json.dumps(self._plain(value, arrays)), arrays)
 
@@ -76,6 +77,8 @@ class Codec:
             """What an object of JSON stands for, whose entries are values already."""
             if _ARRAY in plain:
                 name = plain[_ARRAY]
+                if isinstance(name, list):
+                    return _small(*name)
                 if name in envelope.arrays:
                     return envelope.arrays[name]
                 absent.add(name)
@@ -99,6 +102,10 @@ class Codec:
         if value is None or isinstance(value, _PLAIN):
             return value
         if isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                raise TypeError("an array of Python objects cannot travel")
+            if value.nbytes < LEAST_KEPT:
+                return {_ARRAY: [value.dtype.str, value.shape, b2a_base64(value.tobytes(), newline=False).decode()]}
             name = content_hash(value)
             arrays[name] = value
             return {_ARRAY: name}
@@ -130,9 +137,8 @@ class Held:
 
     def keep(self, arrays: Mapping[str, Array]) -> None:
         for name, array in sorted(arrays.items()):
-            if array.nbytes >= LEAST_KEPT:
-                self._arrays[name] = array
-                self._arrays.move_to_end(name)
+            self._arrays[name] = array
+            self._arrays.move_to_end(name)
         while len(self._arrays) > MOST_KEPT:
             self._arrays.popitem(last=False)
 
@@ -159,6 +165,11 @@ def content_hash(array: Array) -> str:
     digest = hashlib.blake2b(f"{array.dtype.str} {array.shape} ".encode(), digest_size=16)
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def _small(dtype: str, shape: list[int], content: str) -> Array:
+    """An array that is part of the text."""
+    return np.frombuffer(a2b_base64(content), dtype).reshape(shape)
 
 
 def pack(envelope: Envelope) -> bytes:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from clustpsi.nodes.codec import Codec
 
 #: Grows by one whenever messages change their meaning; nodes and servers with different numbers refuse each other.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 @dataclass(frozen=True)
