@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from clustpsi.nodes.codec import LEAST_KEPT, MOST_KEPT, Envelope, Held, Missing, Undecodable, pack, unpack, without
 from clustpsi.nodes.node import Node
-from clustpsi.nodes.protocol import CODEC, Call, Describe, Lacking, Serve, Terms, Training, speaker
+from clustpsi.nodes.protocol import CODEC, Agreement, Call, Describe, Lacking, Serve, Terms, Training, speaker
 from clustpsi.orders import Deployment, Evaluate, Model, Train, part
 from clustpsi.runs.config import Config
 from federations import federate_here, parts_of
@@ -43,6 +43,21 @@ def same(one: object, other: object) -> bool:
 def test_values_come_out_as_they_went_in(value: object) -> None:
     assert same(CODEC.read(CODEC.write(value)), value)
     assert same(CODEC.read(unpack(pack(CODEC.write(value)))), value)
+
+
+def test_a_message_in_a_message_comes_out_as_it_went_in() -> None:
+    inner, other = CODEC.write((model(1), "é", 3)), model(2).parameters
+    outer = CODEC.write((inner, other))
+    assert len(outer.arrays) == 2
+    came, beside = CODEC.read(unpack(pack(outer)))
+    assert came.text == inner.text and same(beside, other)
+    assert same(CODEC.read(came), CODEC.read(inner))
+    held = Held()
+    held.keep(outer.arrays)
+    assert same(CODEC.read(CODEC.read(Envelope(outer.text, {}), held)[0]), CODEC.read(inner))
+    with pytest.raises(Missing) as missing:
+        CODEC.read(Envelope(outer.text, {}))
+    assert missing.value.hashes == sorted(outer.arrays)
 
 
 def model(value: float, size: int = 2000) -> Model:
@@ -84,9 +99,9 @@ def test_a_node_that_has_forgotten_says_so(tmp_path: Path) -> None:
     (node,) = parts_of(Config(num_clients=2, non_iid_param=1.0), 2)[:1]
     terms = Terms(0, tuple("0123456789"), {"shape": (64,), "dtype": "float32", "divisor": 16.0}, None, 0)
     training = Training({}, "logistic", None, {})
-    call = CODEC.write(
-        Call(speaker(), Serve(terms, training, (Evaluate(np.arange(1), Deployment((model(1),), np.arange(1))),), 1))
-    )
+    agreed = CODEC.write(Agreement(terms, training))
+    orders = (Evaluate(np.arange(1), Deployment((model(1),), np.arange(1))),)
+    call = CODEC.write(Call(speaker(), Serve(agreed, orders, 1)))
     answer = CODEC.read(node.handle(Envelope(call.text, {})))
     assert isinstance(answer.body, Lacking)
     assert set(answer.body.hashes) == set(call.arrays)
@@ -121,6 +136,8 @@ def test_what_a_client_holds_is_not_sent_again(tmp_path: Path, monkeypatch: pyte
         '{"array": 3}',
         '{"array": {"type": "dict"}}',
         '{"array": []}',
+        '{"message": "text"}',
+        '{"message": ["{}", [[]]]}',
         '{"array": ["<f8", [1], "AAAA"]}',
         '{"array": ["<f8", [2], "AAAAAAAAAAA="]}',
         '{"array": ["|O", [1], "AAAAAAAAAAA="]}',

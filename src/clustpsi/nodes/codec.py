@@ -26,7 +26,7 @@ LEAST_KEPT = 1024
 # How many of the latest arrays both sides keep: enough for what two rounds in a row share.
 MOST_KEPT = 64
 
-_TYPE, _ARRAY, _LIST, _TEXT = "type", "array", "list", "text"
+_TYPE, _ARRAY, _LIST, _TEXT, _INNER = "type", "array", "list", "text", "message"
 _PLAIN = (str, bool, int, float)
 
 
@@ -43,7 +43,10 @@ class Missing(Undecodable):
 
 
 class Envelope(NamedTuple):
-    """A message: JSON, and large arrays by their hashes."""
+    """A message: JSON, and large arrays by their hashes.
+
+    It may be part of another one, so that whoever knows its text need not read it again.
+    """
 
     text: str
     arrays: Mapping[str, Array]
@@ -73,18 +76,22 @@ class Codec:
         kept = {} if held is None else held.arrays()
         absent: set[str] = set()  # from the message
 
+        def array(name: str) -> Any:
+            if name in envelope.arrays:
+                return envelope.arrays[name]
+            absent.add(name)
+            return kept.get(name)
+
         def value(plain: dict[str, Any]) -> Any:
             """What an object of JSON stands for, whose entries are values already."""
             if _ARRAY in plain:
-                name = plain[_ARRAY]
-                if isinstance(name, list):
-                    return _small(*name)
-                if name in envelope.arrays:
-                    return envelope.arrays[name]
-                absent.add(name)
-                return kept.get(name)
+                given = plain[_ARRAY]
+                return _small(*given) if isinstance(given, list) else array(given)
             if _LIST in plain:
                 return tuple(plain[_LIST])
+            if _INNER in plain:
+                text, names = plain[_INNER]
+                return Envelope(text, {name: array(name) for name in names})
             entries = {key[1:]: each for key, each in plain.items() if key[0] == "="}
             return entries if plain[_TYPE] == "dict" else self._types[plain[_TYPE]](**entries)
 
@@ -111,6 +118,9 @@ class Codec:
             return {_ARRAY: name}
         if isinstance(value, np.generic):
             return value.item()
+        if isinstance(value, Envelope):
+            arrays.update(value.arrays)
+            return {_INNER: [value.text, list(value.arrays)]}
         keys = self._keys.get(type(value))
         if keys is not None:
             entries = {key: self._plain(getattr(value, name), arrays) for name, key in keys.items()}

@@ -32,7 +32,6 @@ from clustpsi.nodes.protocol import (
     Served,
     Speaker,
     Terms,
-    Training,
     speaker,
 )
 from clustpsi.orders import Train
@@ -102,8 +101,8 @@ class Node(AnyNode):
                 return self.describe(private)
             case Prepare(terms):
                 return self.prepare(terms)
-            case Serve(terms, training, orders, t):
-                return self.serve(terms, training, orders, t)
+            case Serve():
+                return self.serve(body)
         return Refusal(f"a node with clustpsi's models cannot answer {type(body).__name__}")
 
     def describe(self, private: bool) -> Description:
@@ -122,13 +121,13 @@ class Node(AnyNode):
         alone = not learns(federation.dataset.features)
         return private_counts(*counts, terms.dp_epsilon, terms.min_count, terms.secret(self._secret), alone=alone)
 
-    def serve(self, terms: Terms, training: Training, orders: tuple[Any, ...], t: int) -> Served:
-        """Serve orders of round t; the answer to a training order is the trained model."""
-        simulator = self._simulator(terms, training)
+    def serve(self, call: Serve) -> Served:
+        """Serve orders; the answer to a training order is the trained model."""
+        simulator = self._simulator(call)
         replies = []
-        for order in orders:
+        for order in call.orders:
             own = replace(order, clients=np.zeros(1, np.int64))
-            replies.append(simulator.serve(replace(own, each=True) if isinstance(own, Train) else own, t))
+            replies.append(simulator.serve(replace(own, each=True) if isinstance(own, Train) else own, call.t))
         return Served(tuple(replies), int(simulator.clients.sizes[0]))
 
     def close(self) -> None:
@@ -142,15 +141,16 @@ class Node(AnyNode):
         train, test = self._data.split or _split(len(dataset.labels), terms, self._secret)
         return Federation(dataset, (train,), (test,), (self._data.name,))
 
-    def _simulator(self, terms: Terms, training: Training) -> Any:
+    def _simulator(self, call: Serve) -> Any:
         # Imported here because JAX is slow to load.
         from clustpsi.datasets.word_vectors import WordVectors
         from clustpsi.engine import Simulator
         from clustpsi.engine.architecture import Architecture
 
-        agreed = CODEC.write((terms, training)).text  # arrays in them are in it by their hashes
-        if self._ready is None or self._ready[0] != agreed:
+        if self._ready is None or self._ready[0] != call.agreed.text:  # which has the hashes of its arrays
             self.close()
+            agreement = call.agreement
+            terms, training = agreement.terms, agreement.training
             federation = self._federation(terms)
             told = self._told(terms, federation) if terms.is_private else None
             federation = replace(federation, fitted_before=fitted_from_dict(training.fitted))
@@ -158,7 +158,7 @@ class Node(AnyNode):
             shape, dtype = federation.features.shape[1:], federation.features.dtype.name
             network = Architecture(training.model, len(terms.classes), shape, dtype, vectors).network
             settings = {"numbers": (terms.number,), "workers": self._workers, "seed": terms.seed, **training.settings}
-            self._ready = agreed, Simulator(federation, network, told=told, **settings)
+            self._ready = call.agreed.text, Simulator(federation, network, told=told, **settings)
         return self._ready[1]
 
 
