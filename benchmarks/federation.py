@@ -262,7 +262,7 @@ def ray_simulation(config: dict[str, object], nodes: int, path: str, poll: float
             kept[number] = sources.node_for(context.node_config, config, str(number))
         return kept[number].handle(envelope)
 
-    resources = {"client_resources": {"num_cpus": 1}, "init_args": {"include_dashboard": False}}
+    resources = {"client_resources": {"num_cpus": 1}, "init_args": {"address": "local", "include_dashboard": False}}
     run_simulation(server, app_for(answer), num_supernodes=nodes, backend_config=resources)
 
 
