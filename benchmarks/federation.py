@@ -162,8 +162,20 @@ def deployed(rounds: int, turns: int) -> None:
     print(f"ratio of medians {medians:.2f}, of the least {least:.2f}")
 
 
+SIDES = {
+    "ray": ("ray_simulation", None),
+    "ray, polled every 0.01 s": ("ray_simulation", 0.01),
+    "local": ("local_grid", None),
+}
+
+
 def simulated(rounds: int, nodes: int = 100) -> None:
-    """Time per round of the same apps over a Grid inside this process and over Flower's Ray simulation."""
+    """Time per round of the same apps over a Grid inside one process and over Flower's Ray simulation.
+
+    Each side has a process of its own.  A node is set up when it is first asked, in Ray once in each of its processes,
+    so the first half of the rounds does not count.  The last one, which ends with an evaluation on all nodes, does not
+    count either.
+    """
     from clustpsi.flower.settings import Settings
     from clustpsi.runs.config import Config
 
@@ -171,70 +183,74 @@ def simulated(rounds: int, nodes: int = 100) -> None:
         num_clients=nodes, non_iid_param=1.0, agg_method="fedavg", comm_rounds=rounds, local_epochs=1, fraction=0.5,
         eval_every=rounds,
     )  # fmt: skip
-    spent = {}
-    for side in ("ray", "local"):
+    code = "import sys, json, federation as own; getattr(own, sys.argv[1])(*map(json.loads, sys.argv[2:]))"
+    spent, ready, ended = {}, {}, {}
+    for side, (function, poll) in SIDES.items():
         with tempfile.TemporaryDirectory() as folder:
-            settings = Settings(run, nodes=nodes, output=folder)
-            stamps = (by_ray if side == "ray" else by_local_grid)(settings, nodes, Path(folder) / "stamps")
-            # The last round is evaluated on all nodes; the first compiles.
-            spent[side] = [after - before for before, after in pairwise(stamps[1:-1])]
+            told = Path(folder) / "told"
+            config = Settings(run, nodes=nodes, output=folder).as_run_config()
+            start = time.time()
+            subprocess.run(
+                [sys.executable, "-c", code, function, *map(json.dumps, (config, nodes, str(told), poll))],
+                check=True, stderr=subprocess.DEVNULL, cwd=Path(__file__).parent,
+            )  # fmt: skip
+            stamps, ended[side] = json.loads(told.read_text()).values()
+        ready[side] = stamps[0] - start
+        spent[side] = [after - before for before, after in pairwise(stamps)]
         print(f"{side}: {[round(each, 3) for each in spent[side]]}", flush=True)
-    least = {side: min(times) for side, times in spent.items()}
-    print(f"| seconds per round, {nodes} nodes, {nodes // 2} train | least | median |\n|---|---|---|")
-    for side, times in spent.items():
-        print(f"| {side} | {least[side]:.3f} | {statistics.median(times):.3f} |")
-    print(f"the Grid inside one process is {least['ray'] / least['local']:.0f} times as fast")
+    if len({json.dumps(each) for each in ended.values()}) > 1:
+        raise SystemExit(f"the sides do not agree: {ended}")
+    steady = {side: times[rounds // 2 : -1] for side, times in spent.items()}
+    middle = {side: statistics.median(times) for side, times in steady.items()}
+    print(f"| {nodes} nodes, {nodes // 2} train | start-up, s | first round, s | round, s: median | least |")
+    print("|---|---|---|---|---|")
+    for side, times in steady.items():
+        print(f"| {side} | {ready[side]:.1f} | {spent[side][0]:.2f} | {middle[side]:.3f} | {min(times):.3f} |")
+    for side in [*SIDES][:-1]:
+        ratio, least = middle[side] / middle["local"], min(steady[side]) / min(steady["local"])
+        print(f"the Grid inside one process beside {side}: {ratio:.1f} times as fast (least {least:.1f})")
 
 
-def telling(stamps: list[float]):
+def federate_over(grid, config: dict[str, object], path: str) -> None:
+    """A run over a Grid; leaves the time at which each round ended, and the accuracy and loss of the last one."""
+    from clustpsi.flower.server import federate
+    from clustpsi.flower.settings import Settings
+
+    stamps: list[float] = []
+
     def tell(event: str, **values: object) -> None:
         if event == "progress" and values["part"] == 0:
             stamps.append(time.time())
 
-    return tell
+    last = federate(grid, Settings.of(config), tell).summary()["last"]
+    Path(path).write_text(json.dumps({"stamps": stamps, "ended": last}))
 
 
-def by_local_grid(settings, nodes: int, _: Path) -> list[float]:
+def local_grid(config: dict[str, object], nodes: int, path: str, _: object) -> None:
     from clustpsi.flower.client import app_for
     from clustpsi.flower.local_grid import LocalGrid
-    from clustpsi.flower.server import federate
-    from clustpsi.flower.sources import data_of
-    from clustpsi.nodes.node import Node
+    from clustpsi.flower.sources import node_for
 
-    config = settings.as_run_config()
-    made = [Node(data_of({"partition-id": k, "num-partitions": nodes}, config), workers=1) for k in range(nodes)]
-    grid = LocalGrid({k: app_for(lambda envelope, _, node=node: node.handle(envelope)) for k, node in enumerate(made)})
-    stamps: list[float] = []
-    federate(grid, settings, telling(stamps))
-    return stamps
+    made = [node_for({"partition-id": k, "num-partitions": nodes}, config, str(k)) for k in range(nodes)]
+    apps = {k: app_for(lambda envelope, _, node=node: node.handle(envelope)) for k, node in enumerate(made)}
+    federate_over(LocalGrid(apps), config, path)
 
 
-def by_ray(settings, nodes: int, path: Path) -> list[float]:
-    """In a process of its own, because the simulation ends what it runs in."""
-    code = (
-        "import sys, json; sys.path.insert(0, sys.argv[1]); import federation; "
-        "federation.ray_simulation(json.loads(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
-    )
-    command = [sys.executable, "-c", code, str(Path(__file__).parent), json.dumps(settings.as_run_config())]
-    subprocess.run([*command, str(nodes), str(path)], check=True, stderr=subprocess.DEVNULL)
-    return [float(line) for line in path.read_text().splitlines()]
-
-
-def ray_simulation(config: dict[str, object], nodes: int, path: str) -> None:
+def ray_simulation(config: dict[str, object], nodes: int, path: str, poll: float | None) -> None:
+    """One process of Ray's per core.  Flower's own Grid looks for answers every 0.1 s, as clustpsi's server does."""
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
 
     from clustpsi.flower.client import app_for
-    from clustpsi.flower.server import federate
-    from clustpsi.flower.settings import Settings
+    from clustpsi.nodes import server as nodes_server
 
     server = ServerApp()
-    stamps: list[float] = []
+    if poll is not None:
+        nodes_server.POLL = poll
 
     @server.main()
     def main(grid, context) -> None:
-        federate(grid, Settings.of(config), telling(stamps))
-        Path(path).write_text("\n".join(map(str, stamps)))
+        federate_over(grid, config, path)
 
     def answer(envelope, context):
         from clustpsi.flower import sources
@@ -246,7 +262,7 @@ def ray_simulation(config: dict[str, object], nodes: int, path: str) -> None:
             kept[number] = sources.node_for(context.node_config, config, str(number))
         return kept[number].handle(envelope)
 
-    resources = {"client_resources": {"num_cpus": 1}, "init_args": {"include_dashboard": False}}
+    resources = {"client_resources": {"num_cpus": 1}, "init_args": {"address": "local", "include_dashboard": False}}
     run_simulation(server, app_for(answer), num_supernodes=nodes, backend_config=resources)
 
 

@@ -7,7 +7,7 @@ chunks.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -356,9 +356,12 @@ class LocalWork:
 
     def _in_order(self, work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
         """Yield results in the order of the items, with only a few items in progress or waiting at any time."""
-        waiting: list[Future[B]] = []
         remaining = iter(items)
-        waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 2 * self.workers))
+        first = list(islice(remaining, 2 * self.workers))
+        if len(first) == 1:  # as a node always has: no other thread could do anything meanwhile
+            yield work(first[0])
+            return
+        waiting = [self._pool.submit(work, item) for item in first]
         while waiting:
             result = waiting.pop(0).result()
             waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 1))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from flwr.app import Message
+from flwr.app import Array, Message
 from flwr.serverapp import Grid
 
 from clustpsi.flower.records import as_envelope, as_records
@@ -30,9 +30,10 @@ class GridTransport:
     def send(self, messages: Mapping[int, Envelope], kind: str, group: str) -> dict[str, int]:
         """Send one message to each node: each in a push of its own, because Flower limits the size of a push."""
         tickets: dict[str, int] = {}
+        made: dict[str, Array] = {}
         for node, envelope in messages.items():
             message = Message(
-                as_records(envelope), dst_node_id=node, message_type=kind, group_id=group, ttl=self._lifetime
+                as_records(envelope, made), dst_node_id=node, message_type=kind, group_id=group, ttl=self._lifetime
             )
             (ticket,) = self._grid.push_messages([message]) or (None,)
             # Flower gives no ticket for a message that it refuses: that node will not answer.

@@ -1,13 +1,14 @@
 """Orders and answers as messages: plain data with arrays beside it.
 
 The codec walks over dataclasses, records, arrays and plain values.  So a new order needs nothing here but its name in
-the list.  An array is named by a hash of its content.  So an array that occurs twice travels once, and one that the
-receiver already holds does not travel at all.
+the list.  Small arrays are part of the text.  A larger one is named by a hash of its content.  So an array that occurs
+twice travels once, and one that the receiver already holds does not travel at all.
 """
 
 import hashlib
 import io
 import json
+from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -20,12 +21,13 @@ from clustpsi.orders import Deployment, Evaluated, HoldOut, Model, Order, Traine
 
 Array = NDArray[Any]
 
-# In bytes.  Smaller arrays travel every time: keeping them would cost more than it saves.
+# In bytes.  Smaller arrays are part of the text: keeping them would cost more than it saves.
 LEAST_KEPT = 1024
 # How many of the latest arrays both sides keep: enough for what two rounds in a row share.
 MOST_KEPT = 64
 
-_TYPE, _ARRAY, _LIST, _TEXT = "type", "array", "list", "text"
+_TYPE, _ARRAY, _LIST, _TEXT, _INNER = "type", "array", "list", "text", "message"
+_PLAIN = (str, bool, int, float)
 
 
 class Undecodable(Exception):
@@ -41,7 +43,10 @@ class Missing(Undecodable):
 
 
 class Envelope(NamedTuple):
-    """A message: JSON, and arrays by their hashes."""
+    """A message: JSON, and large arrays by their hashes.
+
+    It may be part of another one, so that whoever knows its text need not read it again.
+    """
 
     text: str
     arrays: Mapping[str, Array]
@@ -59,57 +64,72 @@ class Codec:
     def __init__(self, *types: type) -> None:
         known = (*get_args(Order), Deployment, Evaluated, HoldOut, Model, Trained, *types)
         self._types = {each.__name__: each for each in known}
+        self._keys = {each: {name: f"={name}" for name in _names(each)} for each in known}
 
     def write(self, value: Any) -> Envelope:
-        """A value as a message with all of its arrays."""
+        """A value as a message with all of its large arrays."""
         arrays: dict[str, Array] = {}
         return Envelope(json.dumps(self._plain(value, arrays)), arrays)
 
     def read(self, envelope: Envelope, held: "Held | None" = None) -> Any:
         """The value of a message; arrays that it lacks must be among those held."""
+        kept = {} if held is None else held.arrays()
+        absent: set[str] = set()  # from the message
+
+        def array(name: str) -> Any:
+            if name in envelope.arrays:
+                return envelope.arrays[name]
+            absent.add(name)
+            return kept.get(name)
+
+        def value(plain: dict[str, Any]) -> Any:
+            """What an object of JSON stands for, whose entries are values already."""
+            if _ARRAY in plain:
+                given = plain[_ARRAY]
+                return _small(*given) if isinstance(given, list) else array(given)
+            if _LIST in plain:
+                return tuple(plain[_LIST])
+            if _INNER in plain:
+                text, names = plain[_INNER]
+                return Envelope(text, {name: array(name) for name in names})
+            entries = {key[1:]: each for key, each in plain.items() if key[0] == "="}
+            return entries if plain[_TYPE] == "dict" else self._types[plain[_TYPE]](**entries)
+
         try:
-            plain = json.loads(envelope.text)
-            arrays = dict(envelope.arrays)
-            lacking = {name for name in _names(plain) if name not in arrays}
+            whole = json.loads(envelope.text, object_hook=value)
             if held is not None:
-                arrays |= held.take(lacking & held.keys())
-            if lacking := {name for name in lacking if name not in arrays}:
+                held.take(absent & kept.keys())
+            if lacking := absent - kept.keys():
                 raise Missing(lacking)
-            return self._value(plain, arrays)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise Undecodable(f"the message cannot be read ({error})") from None
+        return whole
 
     def _plain(self, value: Any, arrays: dict[str, Array]) -> Any:
-        if value is None or isinstance(value, bool | int | float | str):
+        if value is None or isinstance(value, _PLAIN):
             return value
         if isinstance(value, np.ndarray):
+            if value.dtype.hasobject:
+                raise TypeError("an array of Python objects cannot travel")
+            if value.nbytes < LEAST_KEPT:
+                return {_ARRAY: [value.dtype.str, value.shape, b2a_base64(value.tobytes(), newline=False).decode()]}
             name = content_hash(value)
             arrays[name] = value
             return {_ARRAY: name}
         if isinstance(value, np.generic):
             return value.item()
-        if hasattr(value, "_fields"):
-            entries = value._asdict()
-        elif is_dataclass(value):
-            entries = {each.name: getattr(value, each.name) for each in fields(value)}
-        elif isinstance(value, Mapping):
+        if isinstance(value, Envelope):
+            arrays.update(value.arrays)
+            return {_INNER: [value.text, list(value.arrays)]}
+        keys = self._keys.get(type(value))
+        if keys is not None:
+            entries = {key: self._plain(getattr(value, name), arrays) for name, key in keys.items()}
+            return {_TYPE: type(value).__name__, **entries}
+        if isinstance(value, Mapping):
             return {_TYPE: "dict", **{f"={key}": self._plain(each, arrays) for key, each in value.items()}}
-        else:
-            return {_LIST: [self._plain(each, arrays) for each in value]}
-        name = type(value).__name__
-        if name not in self._types:
-            raise TypeError(f"{name} is not known to this codec")
-        return {_TYPE: name, **{f"={key}": self._plain(each, arrays) for key, each in entries.items()}}
-
-    def _value(self, plain: Any, arrays: Mapping[str, Array]) -> Any:
-        if not isinstance(plain, dict):
-            return plain
-        if _ARRAY in plain:
-            return arrays[plain[_ARRAY]]
-        if _LIST in plain:
-            return tuple(self._value(each, arrays) for each in plain[_LIST])
-        entries = {key[1:]: self._value(each, arrays) for key, each in plain.items() if key.startswith("=")}
-        return entries if plain[_TYPE] == "dict" else self._types[plain[_TYPE]](**entries)
+        if hasattr(value, "_fields") or is_dataclass(value):
+            raise TypeError(f"{type(value).__name__} is not known to this codec")
+        return {_LIST: [self._plain(each, arrays) for each in value]}
 
 
 class Held:
@@ -127,9 +147,8 @@ class Held:
 
     def keep(self, arrays: Mapping[str, Array]) -> None:
         for name, array in sorted(arrays.items()):
-            if array.nbytes >= LEAST_KEPT:
-                self._arrays[name] = array
-                self._arrays.move_to_end(name)
+            self._arrays[name] = array
+            self._arrays.move_to_end(name)
         while len(self._arrays) > MOST_KEPT:
             self._arrays.popitem(last=False)
 
@@ -158,6 +177,11 @@ def content_hash(array: Array) -> str:
     return digest.hexdigest()
 
 
+def _small(dtype: str, shape: list[int], content: str) -> Array:
+    """An array that is part of the text."""
+    return np.frombuffer(a2b_base64(content), dtype).reshape(shape)
+
+
 def pack(envelope: Envelope) -> bytes:
     """A message as bytes."""
     packed = io.BytesIO()
@@ -183,12 +207,6 @@ def without(envelope: Envelope, held: Held) -> Envelope:
     return envelope._replace(arrays={name: array for name, array in envelope.arrays.items() if name not in known})
 
 
-def _names(plain: Any) -> Iterable[str]:
-    if isinstance(plain, dict):
-        if _ARRAY in plain:
-            yield plain[_ARRAY]
-        for each in plain.values():
-            yield from _names(each)
-    elif isinstance(plain, list):
-        for each in plain:
-            yield from _names(each)
+def _names(record: Any) -> Iterable[str]:
+    """Of the fields of a dataclass or a record."""
+    return record._fields if hasattr(record, "_fields") else (each.name for each in fields(record))

@@ -32,7 +32,6 @@ from clustpsi.nodes.protocol import (
     Served,
     Speaker,
     Terms,
-    Training,
     speaker,
 )
 from clustpsi.orders import Train
@@ -94,7 +93,7 @@ class Node(AnyNode):
         super().__init__()
         self._data, self._workers = data, workers
         self._secret = secret if secret is not None else secrets.token_hex(16)
-        self._ready: tuple[tuple[Terms, Training], Any] | None = None
+        self._ready: tuple[str, Any] | None = None
 
     def answer(self, body: Any) -> Any:
         match body:
@@ -102,8 +101,8 @@ class Node(AnyNode):
                 return self.describe(private)
             case Prepare(terms):
                 return self.prepare(terms)
-            case Serve(terms, training, orders, t):
-                return self.serve(terms, training, orders, t)
+            case Serve():
+                return self.serve(body)
         return Refusal(f"a node with clustpsi's models cannot answer {type(body).__name__}")
 
     def describe(self, private: bool) -> Description:
@@ -122,13 +121,13 @@ class Node(AnyNode):
         alone = not learns(federation.dataset.features)
         return private_counts(*counts, terms.dp_epsilon, terms.min_count, terms.secret(self._secret), alone=alone)
 
-    def serve(self, terms: Terms, training: Training, orders: tuple[Any, ...], t: int) -> Served:
-        """Serve orders of round t; the answer to a training order is the trained model."""
-        simulator = self._simulator(terms, training)
+    def serve(self, call: Serve) -> Served:
+        """Serve orders; the answer to a training order is the trained model."""
+        simulator = self._simulator(call)
         replies = []
-        for order in orders:
+        for order in call.orders:
             own = replace(order, clients=np.zeros(1, np.int64))
-            replies.append(simulator.serve(replace(own, each=True) if isinstance(own, Train) else own, t))
+            replies.append(simulator.serve(replace(own, each=True) if isinstance(own, Train) else own, call.t))
         return Served(tuple(replies), int(simulator.clients.sizes[0]))
 
     def close(self) -> None:
@@ -142,14 +141,16 @@ class Node(AnyNode):
         train, test = self._data.split or _split(len(dataset.labels), terms, self._secret)
         return Federation(dataset, (train,), (test,), (self._data.name,))
 
-    def _simulator(self, terms: Terms, training: Training) -> Any:
+    def _simulator(self, call: Serve) -> Any:
         # Imported here because JAX is slow to load.
         from clustpsi.datasets.word_vectors import WordVectors
         from clustpsi.engine import Simulator
         from clustpsi.engine.architecture import Architecture
 
-        if self._ready is None or not _same(self._ready[0], (terms, training)):
+        if self._ready is None or self._ready[0] != call.agreed.text:  # which has the hashes of its arrays
             self.close()
+            agreement = call.agreement
+            terms, training = agreement.terms, agreement.training
             federation = self._federation(terms)
             told = self._told(terms, federation) if terms.is_private else None
             federation = replace(federation, fitted_before=fitted_from_dict(training.fitted))
@@ -157,7 +158,7 @@ class Node(AnyNode):
             shape, dtype = federation.features.shape[1:], federation.features.dtype.name
             network = Architecture(training.model, len(terms.classes), shape, dtype, vectors).network
             settings = {"numbers": (terms.number,), "workers": self._workers, "seed": terms.seed, **training.settings}
-            self._ready = (terms, training), Simulator(federation, network, told=told, **settings)
+            self._ready = call.agreed.text, Simulator(federation, network, told=told, **settings)
         return self._ready[1]
 
 
@@ -177,11 +178,6 @@ def _split(rows: int, terms: Terms, secret: str) -> tuple[Rows, Rows]:
         raise ClustPSIError("the rows of this node are not those that it described: start the run again")
     held_out = -(-rows // 5)
     return terms.order[held_out:], terms.order[:held_out]
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two sets of terms are equal, including their arrays."""
-    return CODEC.write(one).text == CODEC.write(other).text
 
 
 def _other_version(other: Speaker) -> str:

@@ -151,7 +151,8 @@ class OwnNode(AnyNode):
         return private_counts(counted[0], counted[1], terms.dp_epsilon, terms.min_count, secret)
 
     def _serve(self, call: Serve) -> Served:
-        settings, terms = call.training.settings, call.terms
+        agreement = call.agreement
+        settings, terms = agreement.training.settings, agreement.terms
         task = replace(
             self._task,
             classes=terms.classes,

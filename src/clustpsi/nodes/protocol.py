@@ -9,16 +9,17 @@ Instead of each of these answers a node may give a :class:`Refusal`: one sentenc
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clustpsi.nodes.codec import Codec
+from clustpsi.nodes.codec import Codec, Envelope, Undecodable
 
 #: Grows by one whenever messages change their meaning; nodes and servers with different numbers refuse each other.
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,37 @@ class Initial:
 
 
 @dataclass(frozen=True)
-class Serve:
-    """Have a node serve orders of round t, which concern this client only."""
+class Agreement:
+    """What stays the same for a node throughout a run."""
 
     terms: Terms
     training: Training
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Have a node serve orders of round t, which concern this client only.
+
+    Attributes
+    ----------
+    agreed
+        The :class:`Agreement`, as a message of its own.
+    orders
+        For this client alone.
+    t
+        The round.
+    """
+
+    agreed: Envelope
     orders: tuple[Any, ...]
     t: int
+
+    @property
+    def agreement(self) -> Agreement:
+        read = CODEC.read(self.agreed)
+        if not isinstance(read, Agreement):
+            raise Undecodable("the message does not say what was agreed on")
+        return read
 
 
 @dataclass(frozen=True)
@@ -214,10 +239,11 @@ class Answer:
 
 
 CODEC = Codec(
-    Speaker, Describe, Description, Terms, Prepare, Prepared, Training, Initial, Serve, Served, Refusal, Lacking, Call,
-    Answer,
+    Speaker, Describe, Description, Terms, Prepare, Prepared, Training, Agreement, Initial, Serve, Served, Refusal,
+    Lacking, Call, Answer,
 )  # fmt: skip
 
 
+@cache  # the version is in a file, which every message would read
 def speaker() -> Speaker:
     return Speaker(version("clustpsi"))

@@ -20,6 +20,7 @@ from clustpsi.nodes.data import features_of
 from clustpsi.nodes.protocol import (
     CODEC,
     PROTOCOL,
+    Agreement,
     Answer,
     Call,
     Describe,
@@ -271,6 +272,7 @@ class NodeServer:
         self.watch: Callable[[float], None] | None = None
         self._node_of = dict(node_of)  # by the client's name
         self._met = {*self._node_of.values(), *met}
+        self._written: dict[int, Envelope] = {}
 
     def take_ledger(self) -> Ledger:
         """The cost of all orders since the last call."""
@@ -325,7 +327,7 @@ class NodeServer:
                 answers[client] = Unusable("it is not connected")
                 continue
             own_orders = tuple(part(orders[i], position) for i, position in own)
-            bodies[node] = Serve(self.members[client].terms, self.training, own_orders, t)
+            bodies[node] = Serve(self._agreed(client), own_orders, t)
             client_of[node] = client
         done = 0
 
@@ -359,6 +361,12 @@ class NodeServer:
                 self.ledger.trained += len(order.clients)
                 self.ledger.left_out.extend(int(client) for client in order.clients[~reply.kept])
             yield reply
+
+    def _agreed(self, client: int) -> Envelope:
+        """What stays the same for a client, written once."""
+        if client not in self._written:
+            self._written[client] = CODEC.write(Agreement(self.members[client].terms, self.training))
+        return self._written[client]
 
     def _name(self, client: int) -> str:
         return self.members[client].description.name
