@@ -27,6 +27,7 @@ from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, make_optimizer
 from clustpsi.limits import check_visits
 from clustpsi.orders import HoldOut, Model, Pooled, TrainPooled
+from clustpsi.partition import RowLists
 from clustpsi.streams import Stream, generator, raw_key
 
 # Stands for a part that a job does not have.
@@ -100,7 +101,7 @@ class LocalWork:
         self,
         features: NDArray[np.generic],
         labels: NDArray[np.int32],
-        train_rows: Sequence[NDArray[np.int64]],
+        train_rows: RowLists,
         network: Network,
         num_classes: int,
         *,
@@ -123,14 +124,15 @@ class LocalWork:
         self._optimizer = make_optimizer(optimizer, lr)
         self._programs = programs_for(network, optimizer, lr, batch_size, lanes)
         self.lanes = self._programs.lanes
-        check_visits(max(map(len, train_rows)), local_epochs, "the largest client", self.workers * self.lanes)
+        largest = int(train_rows.sizes.max())
+        check_visits(largest, local_epochs, "the largest client", self.workers * self.lanes)
         self._features, self._labels = jnp.asarray(features), jnp.asarray(labels)
         self._own_words = OwnWords.of(network, features, train_rows) if self.lanes == 1 else None
         self._scoring = self._programs.scoring
         self._no_prior = np.zeros((self._scoring.most_rows, num_classes), np.float32)
         self._no_scale = np.ones(self._scoring.most_rows, np.float32)
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
-        self._order_length = round_up(max(map(len, train_rows)) * local_epochs + batch_size)
+        self._order_length = round_up(largest * local_epochs + batch_size)
         self._time_compilation = compiling
         self._called: set[Hashable] = set()  # programs that were called, and so are compiled
 
