@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ class Task:
 class _Batch(NamedTuple):
     """Rows that are scored at once: part of a list, under one model, padded to a size."""
 
-    model: tuple[jax.Array, jax.Array]
+    model: tuple[Any, Any]
     size: int
     begin: int
     end: int
@@ -121,6 +121,7 @@ class LocalWork:
         self.batch_size, self.local_epochs = batch_size, local_epochs
         self._numbers = range(len(train_rows)) if numbers is None else numbers
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
+        self._on_one_core = on_cpu and self.workers == 1
         self._optimizer = make_optimizer(optimizer, lr)
         self._programs = programs_for(network, optimizer, lr, batch_size, lanes)
         self.lanes = self._programs.lanes
@@ -330,11 +331,11 @@ class LocalWork:
                 continue
             size = self._scoring.size_for(end - begin)
             with self._compiling((program, size if self._scoring.one_size else 0)) as new:
-                on_device = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
+                placed = self._scoring.place(model.parameters), self._scoring.place(model.buffers)
                 if new:
-                    compile_for(_Batch(on_device, size, begin, begin))
+                    compile_for(_Batch(placed, size, begin, begin))
             for at in range(begin, end, size):
-                yield _Batch(on_device, size, at, min(at + size, end))
+                yield _Batch(placed, size, at, min(at + size, end))
             begin = end
 
     # ------------------------------------------------------------------------------------------------------ pool
@@ -358,6 +359,9 @@ class LocalWork:
 
     def _in_order(self, work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
         """Yield results in the order of the items, with only a few items in progress or waiting at any time."""
+        if self._on_one_core:  # a thread of its own would only take turns with this one
+            yield from map(work, items)
+            return
         waiting: list[Future[B]] = []
         remaining = iter(items)
         waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 2 * self.workers))
