@@ -89,7 +89,7 @@ def test_without_an_official_test_part_every_client_sets_a_fifth_aside(partition
     assert federation.test_sizes.tolist() == np.ceil(sizes / 5).tolist()
     again = build_federation(toy(), partitioner, parameter, 5, 42, split="client_80_20")
     assert all(
-        (a == b).all() for a, b in zip(federation.train + federation.test, again.train + again.test, strict=True)
+        (a == b).all() for a, b in zip([*federation.train, *federation.test], [*again.train, *again.test], strict=True)
     )
     other = build_federation(toy(), partitioner, parameter, 5, 43)
     assert any(a.tolist() != b.tolist() for a, b in zip(federation.train, other.train, strict=True))

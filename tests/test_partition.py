@@ -363,6 +363,21 @@ def test_similarity_with_too_few_samples_is_infeasible():
         partition.similarity(np.zeros(5, dtype=int), 4, 0.5, 42)
 
 
+def test_row_lists_are_a_sequence_of_arrays_over_one():
+    own = [np.array([5, 3]), np.array([], np.int64), np.array([9]), np.array([1, 2, 0])]
+    lists = partition.RowLists.of(own)
+    assert len(lists) == 4 and partition.RowLists.of(lists) is lists
+    assert [rows.tolist() for rows in lists] == [rows.tolist() for rows in own]
+    assert [lists[-1].tolist(), lists[np.int64(2)].tolist()] == [[1, 2, 0], [9]]
+    assert [rows.tolist() for rows in lists[1:3]] == [[], [9]]
+    assert lists.owners.tolist() == [0, 0, 2, 3, 3, 3]
+    with pytest.raises(IndexError):
+        lists[4]
+    some = lists.chosen(np.array([3, 1, 0]))
+    assert [rows.tolist() for rows in some] == [[1, 2, 0], [], [5, 3]]
+    assert len(partition.RowLists.of([])) == 0
+
+
 def test_iid_deals_all_rows_out_evenly_and_at_random():
     parts = partition.iid(np.zeros(103, dtype=int), 10, 42)
     assert all_rows(parts) == list(range(103))

@@ -217,3 +217,11 @@ def test_unusable_counts_are_named(function, counts, message):
 def test_unusable_options_are_named(options, message):
     with pytest.raises(ClustPSIError, match=message):
         skew.wpsi([[1, 2], [3, 4]], **options)
+
+
+@pytest.mark.parametrize("smoothing", skew.SMOOTHINGS)
+def test_terms_are_the_same_in_parts(smoothing, monkeypatch):
+    counts = np.random.default_rng(0).integers(0, 9, (50, 4)) * [1, 1, 0, 1] + [1, 0, 0, 0]
+    whole = skew.psi_terms(counts, smoothing)
+    monkeypatch.setattr(skew, "CLIENTS_AT_ONCE", 7)
+    assert (skew.psi_terms(counts, smoothing) == whole).all()

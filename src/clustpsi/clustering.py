@@ -141,7 +141,8 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         self.wpsi_ = float(np.average(self.psi_, weights=table.sum(axis=1)))
         self.chance_wpsi_ = self._wpsi_by_chance(table.sum(axis=1)) if self.min_wpsi else 0.0
         self.mean_, self.scale_ = _mean_and_scale(features)
-        features = (features - self.mean_) / self.scale_
+        features -= self.mean_
+        features /= self.scale_
 
         sample: slice | Labels = slice(None)
         if len(features) > self.sample_size:
@@ -304,4 +305,5 @@ def _mean_and_scale(features: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of each column; 1 for a column that is constant up to rounding."""
     ordered = np.sort(features, axis=0)  # the same bits for any order of the clients
     mean, scale = ordered.mean(axis=0), ordered.std(axis=0)
-    return mean, np.where(scale > 1e-12 * np.abs(ordered).max(axis=0), scale, 1.0)
+    largest = np.maximum(np.abs(ordered[0]), np.abs(ordered[-1]))
+    return mean, np.where(scale > 1e-12 * largest, scale, 1.0)

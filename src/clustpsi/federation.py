@@ -13,7 +13,7 @@ from clustpsi import partition
 from clustpsi.datasets.base import Dataset
 from clustpsi.errors import ClustPSIError, ClustPSIWarning, unknown_name
 from clustpsi.features import Fitted
-from clustpsi.partition import PARTITIONERS, Rows
+from clustpsi.partition import PARTITIONERS, RowLists, Rows
 
 #: Where test rows come from: the official test part dealt out by label, a fifth of every client's own rows, or the same
 #: with the official test part merged into the data first. "auto" takes the first where there is an official test part.
@@ -30,7 +30,7 @@ class Federation:
     dataset
         The data set; all row numbers are positions in it.
     train, test
-        Training and test rows of every client. No row has two owners or two uses.
+        Training and test rows of every client, as an array each or all together. No row has two owners or two uses.
     client_names
         One name per client.
     fitted_before
@@ -38,21 +38,25 @@ class Federation:
     """
 
     dataset: Dataset
-    train: tuple[Rows, ...]
-    test: tuple[Rows, ...]
+    train: RowLists
+    test: RowLists
     client_names: tuple[str, ...]
     fitted_before: Fitted[Any] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("train", "test"):
+            object.__setattr__(self, name, RowLists.of(getattr(self, name)))
         if not len(self.train) == len(self.test) == len(self.client_names) > 0:
             raise ClustPSIError(
                 "a federation needs training rows, test rows and a name for every client, but got "
                 f"{len(self.train)}, {len(self.test)} and {len(self.client_names)} of them"
             )
-        for name, rows in zip(self.client_names, self.train, strict=True):
-            if len(rows) == 0:
-                raise ClustPSIError(f"client {name!r} has no training rows: leave it out of the federation")
-        rows = np.concatenate([*self.train, *self.test])
+        empty = np.flatnonzero(self.train.sizes == 0)
+        if len(empty):
+            raise ClustPSIError(
+                f"client {self.client_names[empty[0]]!r} has no training rows: leave it out of the federation"
+            )
+        rows = np.concatenate([self.train.rows, self.test.rows])
         total = len(self.dataset.labels)
         if rows.min() < 0 or rows.max() >= total:
             raise ClustPSIError(f"rows of clients must be from 0 to {total - 1}, the rows of the data set")
@@ -82,18 +86,18 @@ class Federation:
         """Test rows of each class that every client has (clients x classes)."""
         return partition.label_counts(self.test, self.labels, self.num_classes)
 
-    @cached_property
+    @property
     def train_sizes(self) -> NDArray[np.int64]:
-        return np.array([len(rows) for rows in self.train], dtype=np.int64)
+        return self.train.sizes
 
-    @cached_property
+    @property
     def test_sizes(self) -> NDArray[np.int64]:
-        return np.array([len(rows) for rows in self.test], dtype=np.int64)
+        return self.test.sizes
 
     @cached_property
     def train_rows(self) -> Rows:
         """All clients' training rows, sorted."""
-        return np.sort(np.concatenate(self.train))
+        return np.sort(self.train.rows)
 
     @cached_property
     def fitted(self) -> Fitted[Any]:
@@ -119,12 +123,14 @@ class Federation:
 
         This is for choosing hyper-parameters. A client with a single training row trains on it and has no test rows.
         """
-        large = [len(rows) >= 2 for rows in self.train]
-        kept, held_out = partition.client_80_20([rows for rows, ok in zip(self.train, large, strict=True) if ok], seed)
+        large = self.train.sizes >= 2
+        kept, held_out = partition.client_80_20(self.train.chosen(np.flatnonzero(large)), seed)
         halves = iter(zip(kept, held_out, strict=True))
         none = np.empty(0, np.int64)
         pairs = [next(halves) if ok else (rows, none) for rows, ok in zip(self.train, large, strict=True)]
-        return replace(self, train=tuple(train for train, _ in pairs), test=tuple(test for _, test in pairs))
+        return replace(
+            self, train=RowLists.of([train for train, _ in pairs]), test=RowLists.of([test for _, test in pairs])
+        )
 
 
 def build_federation(
@@ -157,13 +163,13 @@ def build_federation(
     split, rows = _rows_to_spread(dataset, split)
     clients, names = _partition(dataset, rows, partitioner, non_iid_param, num_clients, seed, split)
     if split == "none":
-        train, test = clients, [np.empty(0, np.int64) for _ in clients]
+        train, test = clients, RowLists(np.empty(0, np.int64), np.zeros_like(clients.sizes))
     elif split == "official_matched":
         assert dataset.official_test is not None
         train, test = clients, partition.official_matched(clients, dataset.labels, dataset.official_test, seed)
     else:
         train, test = partition.client_80_20(clients, seed)
-    return Federation(dataset, tuple(train), tuple(test), names)
+    return Federation(dataset, train, test, names)
 
 
 def workable(
@@ -204,7 +210,7 @@ def _partition(
     num_clients: int | None,
     seed: int,
     split: str,
-) -> tuple[list[Rows], tuple[str, ...]]:
+) -> tuple[RowLists, tuple[str, ...]]:
     """Rows and names of the clients."""
     if (non_iid_param is None) == (partitioner in ("dirichlet", "similarity")):
         takes = {"dirichlet": "alpha as its", "similarity": "S as its"}.get(partitioner, "no")
@@ -224,19 +230,20 @@ def _partition(
         assert non_iid_param is not None
         make = partition.dirichlet if partitioner == "dirichlet" else partition.similarity
         parts = make(labels, num_clients, non_iid_param, seed)
-    return [rows[part] for part in parts], tuple(map(str, range(num_clients)))
+    return RowLists(rows[parts.rows], parts.sizes), tuple(map(str, range(num_clients)))
 
 
-def _natural(dataset: Dataset, rows: Rows, least: int) -> tuple[list[Rows], tuple[str, ...]]:
+def _natural(dataset: Dataset, rows: Rows, least: int) -> tuple[RowLists, tuple[str, ...]]:
     if dataset.client_ids is None:
         raise ClustPSIError(f"{dataset.name} has no natural clients: use another partitioner than 'natural'")
     parts, numbers = partition.natural(dataset.client_ids.codes[rows])
     names = [dataset.client_ids.names[int(number)] for number in numbers]
-    kept = [client for client, part in enumerate(parts) if len(part) >= least]
-    if not kept:
+    kept = np.flatnonzero(parts.sizes >= least)
+    if not len(kept):
         raise ClustPSIError(f"no natural client of {dataset.name} has the 2 samples it takes to train and test")
     if len(kept) < len(parts):
         single = len(parts) - len(kept)
         message = f"{single} of {len(parts)} natural clients of {dataset.name} have a single sample and are left out"
         warnings.warn(message, ClustPSIWarning, stacklevel=4)
-    return [rows[parts[client]] for client in kept], tuple(names[client] for client in kept)
+    chosen = parts.chosen(kept)
+    return RowLists(rows[chosen.rows], chosen.sizes), tuple(names[client] for client in kept)

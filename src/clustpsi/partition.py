@@ -1,6 +1,6 @@
 """Partitions: ways to spread labelled data over clients, and to set aside each client's test rows.
 
-Every partitioner returns one array of row numbers per client. The paper uses Dirichlet and Similarity.
+Every partitioner returns the row numbers of each client. The paper uses Dirichlet and Similarity.
 """
 
 import logging
@@ -8,6 +8,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +49,67 @@ FIRST_PASSES = 8
 _log = logging.getLogger(__name__)
 
 
+class RowLists(Sequence[Rows]):
+    """Row numbers of every client, all in one array: a million clients are not a million arrays.
+
+    Attributes
+    ----------
+    rows
+        The clients' rows, one client after the other.
+    sizes
+        How many each client has.
+
+    >>> lists = RowLists.of([np.array([4, 2]), np.array([7])])
+    >>> lists.rows.tolist(), lists.sizes.tolist(), lists[1].tolist(), len(lists)
+    ([4, 2, 7], [2, 1], [7], 2)
+    """
+
+    def __init__(self, rows: Rows, sizes: Rows) -> None:
+        self.rows, self.sizes = rows, sizes
+        self._ends = np.cumsum(sizes)
+
+    @classmethod
+    def of(cls, lists: Sequence[Rows]) -> "RowLists":
+        """The same from an array for each client."""
+        if isinstance(lists, RowLists):
+            return lists
+        sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+        return cls(np.concatenate(lists) if len(lists) else np.empty(0, np.int64), sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[Rows]:
+        begin = 0
+        for end in self._ends.tolist():
+            yield self.rows[begin:end]
+            begin = end
+
+    @overload
+    def __getitem__(self, client: SupportsIndex) -> Rows: ...
+
+    @overload
+    def __getitem__(self, client: slice) -> Sequence[Rows]: ...
+
+    def __getitem__(self, client: SupportsIndex | slice) -> Rows | Sequence[Rows]:
+        if isinstance(client, slice):
+            return [self[each] for each in range(len(self))[client]]
+        end = self._ends[client]
+        return self.rows[end - self.sizes[client] : end]
+
+    @property
+    def owners(self) -> Rows:
+        """The client of every row."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def chosen(self, clients: Rows) -> "RowLists":
+        """The lists of some clients, in the order in which they are named."""
+        sizes = self.sizes[clients]
+        begins = self._ends[clients] - sizes
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return RowLists(self.rows[np.repeat(begins, sizes) + within], sizes)
+
+
 def dirichlet(
     labels: ArrayLike,
     num_clients: int,
@@ -56,7 +118,7 @@ def dirichlet(
     *,
     min_samples: int = MIN_DIRICHLET_SAMPLES,
     max_passes: int = MAX_PASSES,
-) -> list[Rows]:
+) -> RowLists:
     """Spread every class over the clients in proportions drawn from a symmetric Dirichlet distribution.
 
     The result equals that of FedArtML 0.1.33 "without class completion" for the same seed, index for index. Classes are
@@ -185,23 +247,27 @@ def _first_seed(class_sizes: Sizes, seed: int, number: int) -> int:
     return seed + 100 * len(class_sizes) * number
 
 
-def _deal(classes: Rows, shares: Rows, first_seed: int, seed: int) -> list[Rows]:
+def _deal(classes: Rows, shares: Rows, first_seed: int, seed: int) -> RowLists:
     """Turn the shares of a pass into rows: deal out every shuffled class, then shuffle every client's rows."""
     random = np.random.RandomState(0)
-    hands: list[list[Rows]] = [[] for _ in range(shares.shape[1])]
-    for label, of_class in enumerate(_rows_by_label(classes, len(shares))):
+    by_label = _rows_by_label(classes, len(shares))
+    for label, of_class in enumerate(by_label):
         random.seed(first_seed + 100 * label)
         random.shuffle(of_class)
-        for hand, dealt in zip(hands, np.split(of_class, np.cumsum(shares[label])[:-1]), strict=True):
-            hand.append(dealt)
-    clients = [np.concatenate(hand) for hand in hands]
+    clients = _hand_out(by_label, shares)
     for client, rows in enumerate(clients):
         random.seed(seed + 100 * client)
         random.shuffle(rows)
     return clients
 
 
-def similarity(labels: ArrayLike, num_clients: int, s: float, seed: int) -> list[Rows]:
+def _hand_out(by_label: Sequence[Rows], shares: Rows) -> RowLists:
+    """Give every client its share (C x K) of the rows of each class, class by class."""
+    owners = np.concatenate([np.repeat(np.arange(shares.shape[1]), of_class) for of_class in shares])
+    return RowLists(np.concatenate(by_label)[_stable_argsort(owners)], shares.sum(axis=0))
+
+
+def similarity(labels: ArrayLike, num_clients: int, s: float, seed: int) -> RowLists:
     """Give every client the same number of rows, a fraction `s` of them drawn at random and the rest sorted by label.
 
     With s = 0 clients have one class, or two at a class border; with s = 1 they are IID. The fewer than 2 K rows that
@@ -222,38 +288,40 @@ def similarity(labels: ArrayLike, num_clients: int, s: float, seed: int) -> list
             f"{len(classes)} samples are too few for {num_clients} clients with S={s:g}: take fewer clients"
         )
     _log.info("similarity: %d rows left over", len(classes) - num_clients * (from_mixed + from_sorted))
-    return [
-        np.concatenate(
-            [mixed[i * from_mixed : (i + 1) * from_mixed], by_label[i * from_sorted : (i + 1) * from_sorted]]
-        )
-        for i in range(num_clients)
+    parts = [
+        source[: num_clients * each].reshape(num_clients, each)
+        for source, each in ((mixed, from_mixed), (by_label, from_sorted))
     ]
+    return RowLists(np.concatenate(parts, axis=1).ravel(), np.full(num_clients, from_mixed + from_sorted))
 
 
-def iid(labels: ArrayLike, num_clients: int, seed: int) -> list[Rows]:
+def iid(labels: ArrayLike, num_clients: int, seed: int) -> RowLists:
     """Deal the rows out at random; sizes differ by at most one.
 
     >>> [len(rows) for rows in iid(np.zeros(10, dtype=int), num_clients=3, seed=42)]
     [4, 3, 3]
     """
     classes = _check(labels, num_clients, seed)
-    return np.array_split(np.random.default_rng(seed).permutation(len(classes)), num_clients)
+    fewest, more = divmod(len(classes), num_clients)
+    sizes = fewest + (np.arange(num_clients) < more)
+    return RowLists(np.random.default_rng(seed).permutation(len(classes)), sizes)
 
 
-def natural(client_ids: ArrayLike) -> tuple[list[Rows], tuple[str, ...]]:
+def natural(client_ids: ArrayLike) -> tuple[RowLists, tuple[str, ...]]:
     """Group the rows by the client they come from; gives rows and names of the clients, in the order of the names.
 
-    >>> natural(["rome", "oslo", "rome"])
-    ([array([1]), array([0, 2])], ('oslo', 'rome'))
+    >>> clients, names = natural(["rome", "oslo", "rome"])
+    >>> [rows.tolist() for rows in clients], names
+    ([[1], [0, 2]], ('oslo', 'rome'))
     """
     ids = np.asarray(client_ids)
     if ids.ndim != 1 or ids.size == 0:
         raise ClustPSIError(f"client ids must be a non-empty list with one id per row, but their shape is {ids.shape}")
     names, client = np.unique(ids, return_inverse=True)
-    return _rows_by_label(client, len(names)), tuple(map(str, names))
+    return RowLists(_stable_argsort(client), np.bincount(client)), tuple(map(str, names))
 
 
-def client_80_20(clients: Sequence[Rows], seed: int) -> tuple[list[Rows], list[Rows]]:
+def client_80_20(clients: Sequence[Rows], seed: int) -> tuple[RowLists, RowLists]:
     """Set a random fifth (rounded up) of every client's rows aside for testing; gives (train, test).
 
     >>> train, test = client_80_20([np.arange(10), np.arange(10, 16)], seed=42)
@@ -261,18 +329,22 @@ def client_80_20(clients: Sequence[Rows], seed: int) -> tuple[list[Rows], list[R
     ([8, 4], [2, 2])
     """
     random = _split_stream(seed)
-    train, test = [], []
-    for rows in clients:
-        if len(rows) < 2:
-            raise ClustPSIError("a client needs at least 2 samples, one to train and one to test on")
-        shuffled = random.permutation(rows)
-        held_out = -(-len(rows) // 5)
-        train.append(shuffled[held_out:])
-        test.append(shuffled[:held_out])
-    return train, test
+    lists = RowLists.of(clients)
+    if (lists.sizes < 2).any():
+        raise ClustPSIError("a client needs at least 2 samples, one to train and one to test on")
+    shuffled = RowLists(lists.rows.copy(), lists.sizes)
+    for rows in shuffled:
+        random.shuffle(rows)
+    held_out = -(-lists.sizes // 5)
+    first = np.cumsum(lists.sizes) - lists.sizes
+    is_test = np.arange(len(lists.rows)) < np.repeat(first + held_out, lists.sizes)
+    return (
+        RowLists(shuffled.rows[~is_test], lists.sizes - held_out),
+        RowLists(shuffled.rows[is_test], held_out),
+    )
 
 
-def official_matched(clients: Sequence[Rows], labels: ArrayLike, test_rows: Rows, seed: int) -> list[Rows]:
+def official_matched(clients: Sequence[Rows], labels: ArrayLike, test_rows: Rows, seed: int) -> RowLists:
     """Deal the official test rows out so that every client's test labels follow its training labels.
 
     Each class goes to the clients in proportion to their training rows of that class, by largest remainders (ties at
@@ -287,16 +359,14 @@ def official_matched(clients: Sequence[Rows], labels: ArrayLike, test_rows: Rows
     random = _split_stream(seed)
     num_classes = int(classes.max()) + 1
     counts = label_counts(clients, classes, num_classes)
-    hands: list[list[Rows]] = [[] for _ in clients]
+    dealt, shares = [], np.empty((num_classes, len(counts)), np.int64)
     for label, of_class in enumerate(_rows_by_label(classes[test_rows], num_classes)):
         weights = counts[:, label] if counts[:, label].any() else counts.sum(axis=1)
-        shares, remainders = np.divmod(len(of_class) * weights, weights.sum())
-        left = len(of_class) - shares.sum()
-        shares[np.lexsort((random.random(len(clients)), -remainders))[:left]] += 1
-        dealt = np.split(random.permutation(test_rows[of_class]), np.cumsum(shares)[:-1])
-        for hand, rows in zip(hands, dealt, strict=True):
-            hand.append(rows)
-    return [np.concatenate(hand) for hand in hands]
+        shares[label], remainders = np.divmod(len(of_class) * weights, weights.sum())
+        left = len(of_class) - shares[label].sum()
+        shares[label, np.lexsort((random.random(len(counts)), -remainders))[:left]] += 1
+        dealt.append(random.permutation(test_rows[of_class]))
+    return _hand_out(dealt, shares)
 
 
 def workable(
@@ -438,8 +508,8 @@ def _note(message: str) -> None:
 
 def label_counts(clients: Sequence[Rows], labels: NDArray[np.integer], num_classes: int) -> Rows:
     """How many rows of each class every client has (clients x classes)."""
-    owner = np.repeat(np.arange(len(clients)), [len(rows) for rows in clients])
-    cells = owner * num_classes + labels[np.concatenate(clients)]
+    lists = RowLists.of(clients)
+    cells = lists.owners * num_classes + labels[lists.rows]
     return np.bincount(cells, minlength=len(clients) * num_classes).reshape(len(clients), num_classes)
 
 

@@ -15,6 +15,8 @@ Smoothing = Literal["additive", "clip", "laplace"]
 #: Ways to keep PSI finite for a class that a client does not have, and the default strength of each.
 SMOOTHINGS: dict[str, float] = {"additive": 1e-6, "clip": 1e-4, "laplace": 0.5}
 
+CLIENTS_AT_ONCE = 65_536
+
 #: Most samples of a federation: up to here every count and every sum of counts is exact in double precision.
 MAX_SAMPLES = 2**53
 
@@ -103,6 +105,21 @@ def psi_terms(
     pooled = table.sum(axis=0) / table.sum() if reference is None else _check_reference(reference, table.shape[1])
 
     known = pooled > 0
+    terms = np.zeros(table.shape)
+    for start in range(0, len(table), CLIENTS_AT_ONCE):  # so that what is made on the way takes little memory
+        own = slice(start, start + CLIENTS_AT_ONCE)
+        terms[own][:, known] = _terms_of(table[own], pooled, known, smoothing, strength)
+    return terms
+
+
+def _terms_of(
+    table: NDArray[np.int64],
+    pooled: NDArray[np.float64],
+    known: NDArray[np.bool_],
+    smoothing: Smoothing,
+    strength: float,
+) -> NDArray[np.float64]:
+    """Terms of some clients, for the classes that somebody has."""
     p_all, p_client = pooled[known], _distributions(table)[:, known]
     if smoothing == "additive":
         p_all, p_client = p_all + strength, p_client + strength
@@ -111,8 +128,7 @@ def psi_terms(
     else:
         sizes = table.sum(axis=1, keepdims=True)
         p_client = (table[:, known] + strength) / (sizes + strength * known.sum())
-    terms = np.zeros(table.shape)
-    terms[:, known] = (p_all - p_client) * np.log(p_all / p_client)
+    terms: NDArray[np.float64] = (p_all - p_client) * np.log(p_all / p_client)
     return terms
 
 

@@ -489,6 +489,7 @@ faults(
     ),
     ("skew-laplace-not-normalized", "(sizes + strength * known.sum())", "sizes"),
     ("skew-laplace-counts-absent-classes", "strength * known.sum()", "strength * table.shape[1]"),
+    ("skew-terms-of-the-first-clients-again", "_terms_of(table[own]", "_terms_of(table[: len(terms[own])]"),
     ("skew-unknown-classes-count", "known = pooled > 0", "known = pooled >= 0"),
     ("skew-epsilon-ignored", "SMOOTHINGS[smoothing] if epsilon is None else epsilon", "SMOOTHINGS[smoothing]"),
     ("skew-other-default", '"clip": 1e-4', '"clip": 1e-3'),
@@ -557,15 +558,16 @@ faults(
     ),
     (
         "partition-iid-in-order",
-        "np.array_split(np.random.default_rng(seed).permutation(len(classes)), num_clients)",
-        "np.array_split(np.arange(len(classes)), num_clients)",
+        "RowLists(np.random.default_rng(seed).permutation(len(classes)), sizes)",
+        "RowLists(np.arange(len(classes)), sizes)",
     ),
-    ("partition-a-quarter-held-out", "-(-len(rows) // 5)", "-(-len(rows) // 4)"),
-    ("partition-fifth-rounded-down", "-(-len(rows) // 5)", "max(1, len(rows) // 5)"),
+    ("partition-chosen-lists-from-the-first-row", "np.repeat(begins, sizes) + within", "within"),
+    ("partition-a-quarter-held-out", "-(-lists.sizes // 5)", "-(-lists.sizes // 4)"),
+    ("partition-fifth-rounded-down", "-(-lists.sizes // 5)", "np.maximum(1, lists.sizes // 5)"),
     ("partition-split-with-the-partitions-stream", "SeedSequence(seed, spawn_key=(1,))", "SeedSequence(seed)"),
     (
         "partition-ties-to-the-first",
-        "np.lexsort((random.random(len(clients)), -remainders))",
+        "np.lexsort((random.random(len(counts)), -remainders))",
         'np.argsort(-remainders, kind="stable")',
     ),
     ("partition-smallest-remainders", "-remainders))[:left]", "remainders))[:left]"),
@@ -603,15 +605,15 @@ faults(
     ("federation-split-seed", "partition.client_80_20(clients, seed)", "partition.client_80_20(clients, 0)"),
     (
         "federation-validation-seed",
-        "for rows, ok in zip(self.train, large, strict=True) if ok], seed)",
-        "for rows, ok in zip(self.train, large, strict=True) if ok], 0)",
+        "self.train.chosen(np.flatnonzero(large)), seed)",
+        "self.train.chosen(np.flatnonzero(large)), 0)",
     ),
     (
         "federation-features-from-all-rows",
         "dataset.rows.take(self.train_rows)",
         "dataset.rows",
     ),
-    ("federation-single-samples-kept", "if len(part) >= least]", "if len(part) >= 1]"),
+    ("federation-single-samples-kept", "parts.sizes >= least)", "parts.sizes >= 1)"),
     ("federation-rows-of-two-clients", "minlength=total).max() > 1:", "minlength=total).max() > 2:"),
     (
         "federation-counts-test-rows",
@@ -619,11 +621,11 @@ faults(
         "partition.label_counts(self.test, self",
     ),
     ("federation-names-of-others", "tuple(names[client] for client in kept)", "tuple(names[: len(kept)])"),
-    ("federation-rows-not-mapped", "[rows[part] for part in parts]", "list(parts)"),
+    ("federation-rows-not-mapped", "RowLists(rows[parts.rows]", "RowLists(parts.rows"),
     (
         "federation-natural-rows-not-mapped",
-        "[rows[parts[client]] for client in kept]",
-        "[parts[client] for client in kept]",
+        "RowLists(rows[chosen.rows]",
+        "RowLists(chosen.rows",
     ),
     ("federation-auto-is-always-own-split", 'else "official_matched"', 'else "client_80_20"'),
 )
@@ -770,18 +772,18 @@ faults(
     ("simulator-anchor-is-always-the-start", "starts if order.anchors is None else list(order.anchors)", "starts"),
     ("simulator-prior-not-in-training", "if order.log_prior is None", "if True"),
     ("simulator-scores-by-position", "np.repeat(by_model, sizes", "np.repeat(np.arange(len(sizes)), sizes"),
-    ("simulator-losses-summed", " / [max(len(rows), 1) for rows in own]", ""),
+    ("simulator-losses-summed", " / np.maximum(own.sizes, 1)", ""),
     (
         "simulator-losses-on-test-rows",
-        "own = [self._train_rows[client] for client in clients]\n        _, losses",
-        "own = [self._test_rows[client] for client in clients]\n        _, losses",
+        "own = self._train_rows.chosen(clients)\n        _, losses",
+        "own = self._test_rows.chosen(clients)\n        _, losses",
     ),
     (
         "simulator-evaluates-on-training-rows",
         'test_sizes[order.clients]\n        by_model = np.argsort(of_client, kind="stable")\n'
-        "        rows = np.concatenate([self._test_rows",
+        "        rows = self._test_rows.chosen",
         'train_sizes[order.clients]\n        by_model = np.argsort(of_client, kind="stable")\n'
-        "        rows = np.concatenate([self._train_rows",
+        "        rows = self._train_rows.chosen",
     ),
     ("simulator-ruled-out-loss-of-the-prior", "losses[np.isneginf(log_prior)[owner, labels]] = RULED_OUT_LOSS", "pass"),
     (

@@ -132,7 +132,7 @@ def test_finding_29_a_fresh_start_killed_anywhere(
         monkeypatch,
         prepare=lambda root: run(CONFIG, Store(root), cell=cell) and None,
         work=work,
-        least=40,
+        least=37,
     )
 
 

@@ -24,6 +24,7 @@ from clustpsi.streams import Stream, generator
 
 TINY = identified(Config(num_clients=6, comm_rounds=4, local_epochs=1, seed=3).checked(), load_dataset("digits"))
 run_module: Any = importlib.import_module("clustpsi.runs.run")
+store_module: Any = importlib.import_module("clustpsi.runs.store")
 
 
 @pytest.fixture(scope="module")
@@ -262,6 +263,19 @@ def test_saved_models_come_with_their_log_priors(cell: Cell, tmp_path: Path) -> 
     np.testing.assert_allclose(np.exp(saved.log_prior), mixed / mixed.sum(axis=1, keepdims=True))
     plain = run(TINY, Store(tmp_path), cell=cell, save_models=True)
     assert load_model(plain.path).deployment.log_prior is None
+
+
+def test_a_short_run_writes_every_file_once(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    write = store_module.write_atomically
+
+    def watched(path: Path, *rest: Any) -> None:
+        written.append(path.name)
+        write(path, *rest)
+
+    monkeypatch.setattr(store_module, "write_atomically", watched)
+    folder = run(TINY, Store(tmp_path), cell=cell)
+    assert sorted(written) == sorted(path.name for path in folder.path.iterdir())
 
 
 def test_a_run_needs_rows_to_score_on(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, make_optimizer
 from clustpsi.limits import check_visits
 from clustpsi.orders import HoldOut, Model, Pooled, TrainPooled
+from clustpsi.partition import RowLists
 from clustpsi.streams import Stream, generator, raw_key
 
 # Stands for a part that a job does not have.
@@ -62,7 +63,7 @@ class Task:
 class _Batch(NamedTuple):
     """Rows that are scored at once: part of a list, under one model, padded to a size."""
 
-    model: tuple[jax.Array, jax.Array]
+    model: tuple[Any, Any]
     size: int
     begin: int
     end: int
@@ -100,7 +101,7 @@ class LocalWork:
         self,
         features: NDArray[np.generic],
         labels: NDArray[np.int32],
-        train_rows: Sequence[NDArray[np.int64]],
+        train_rows: RowLists,
         network: Network,
         num_classes: int,
         *,
@@ -120,17 +121,19 @@ class LocalWork:
         self.batch_size, self.local_epochs = batch_size, local_epochs
         self._numbers = range(len(train_rows)) if numbers is None else numbers
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
+        self._on_one_core = on_cpu and self.workers == 1
         self._optimizer = make_optimizer(optimizer, lr)
         self._programs = programs_for(network, optimizer, lr, batch_size, lanes)
         self.lanes = self._programs.lanes
-        check_visits(max(map(len, train_rows)), local_epochs, "the largest client", self.workers * self.lanes)
+        largest = int(train_rows.sizes.max())
+        check_visits(largest, local_epochs, "the largest client", self.workers * self.lanes)
         self._features, self._labels = jnp.asarray(features), jnp.asarray(labels)
         self._own_words = OwnWords.of(network, features, train_rows) if self.lanes == 1 else None
         self._scoring = self._programs.scoring
         self._no_prior = np.zeros((self._scoring.most_rows, num_classes), np.float32)
         self._no_scale = np.ones(self._scoring.most_rows, np.float32)
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="clients")
-        self._order_length = round_up(max(map(len, train_rows)) * local_epochs + batch_size)
+        self._order_length = round_up(largest * local_epochs + batch_size)
         self._time_compilation = compiling
         self._called: set[Hashable] = set()  # programs that were called, and so are compiled
 
@@ -328,11 +331,11 @@ class LocalWork:
                 continue
             size = self._scoring.size_for(end - begin)
             with self._compiling((program, size if self._scoring.one_size else 0)) as new:
-                on_device = jnp.asarray(model.parameters), jnp.asarray(model.buffers)
+                placed = self._scoring.place(model.parameters), self._scoring.place(model.buffers)
                 if new:
-                    compile_for(_Batch(on_device, size, begin, begin))
+                    compile_for(_Batch(placed, size, begin, begin))
             for at in range(begin, end, size):
-                yield _Batch(on_device, size, at, min(at + size, end))
+                yield _Batch(placed, size, at, min(at + size, end))
             begin = end
 
     # ------------------------------------------------------------------------------------------------------ pool
@@ -356,6 +359,9 @@ class LocalWork:
 
     def _in_order(self, work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
         """Yield results in the order of the items, with only a few items in progress or waiting at any time."""
+        if self._on_one_core:  # a thread of its own would only take turns with this one
+            yield from map(work, items)
+            return
         remaining = iter(items)
         first = list(islice(remaining, 2 * self.workers))
         if len(first) == 1:  # as a node always has: no other thread could do anything meanwhile

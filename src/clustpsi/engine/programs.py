@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from clustpsi.engine import softmax_regression
@@ -37,12 +38,15 @@ class Scoring:
         Most rows that are scored at once.
     one_size
         Whether ``score`` and ``logits`` are compiled for one number of rows, to which fewer rows must be padded.
+    place
+        Puts a model's vector where they take it from: once for all batches.
     """
 
     score: Callable[..., tuple[Any, Any]]
     logits: Callable[..., Any]
     most_rows: int
     one_size: bool
+    place: Callable[[Any], Any]
 
     def size_for(self, rows: int) -> int:
         """How many rows are scored at once for a model with this many rows."""
@@ -102,14 +106,14 @@ def programs_for(network: Network, optimizer: str, lr: float, batch_size: int, l
 
 def general_scoring(network: Network) -> Scoring:
     """A program that XLA compiles, for any network."""
-    return Scoring(row_scores(network), row_logits(network), _rows_at_once(network, most=2048), one_size=True)
+    return Scoring(row_scores(network), row_logits(network), _rows_at_once(network, most=2048), True, jnp.asarray)
 
 
 def scoring_for(network: Network) -> Scoring:
     """The fastest scoring program for this network."""
     if softmax_regression.applies(network):
         scores, logits = softmax_regression.row_scores, softmax_regression.row_logits
-        return Scoring(scores, logits, _rows_at_once(network, most=2**14), one_size=False)
+        return Scoring(scores, logits, _rows_at_once(network, most=2**14), False, softmax_regression.read_only)
     return general_scoring(network)
 
 

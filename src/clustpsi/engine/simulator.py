@@ -37,7 +37,7 @@ from clustpsi.orders import (
     TrainPooled,
     traffic,
 )
-from clustpsi.partition import Rows, label_counts
+from clustpsi.partition import RowLists, Rows, label_counts
 
 
 class Simulator:
@@ -71,11 +71,12 @@ class Simulator:
         self.ledger = Ledger()
         self.watch: Callable[[float], None] | None = None
         # A client's rows lie side by side on the device, so that its batches stay in the processor's caches.
-        parts = [*federation.train, *federation.test]
-        layout, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
-        every = np.arange(len(layout))
-        places = [every[end - len(part) : end] for part, end in zip(parts, ends.tolist(), strict=True)]
-        self._train_rows, self._test_rows = places[: federation.num_clients], places[federation.num_clients :]
+        train, test = federation.train, federation.test
+        layout = np.concatenate([train.rows, test.rows])
+        self._train_rows, self._test_rows = (
+            RowLists(places, part.sizes)
+            for places, part in zip(np.split(np.arange(len(layout)), [len(train.rows)]), (train, test), strict=True)
+        )
         self._label_of_row = federation.labels[layout]
         self._parts: dict[tuple[int, HoldOut], tuple[Rows, Rows]] = {}
         self.work = LocalWork(
@@ -111,7 +112,7 @@ class Simulator:
                 return self._together((order,), t)[0]
             case TrainPooled():
                 with self.ledger.timed("training"):
-                    rows = np.concatenate(self._train_rows)
+                    rows = self._train_rows.rows
                     return self.work.train_pooled(order, rows, self.federation.num_clients, t)
             case LabelCounts(clients, hold_out):
                 self._book(order)
@@ -230,7 +231,7 @@ class Simulator:
         models, of_client, log_prior = order.deployment.models, order.deployment.of_client, order.deployment.log_prior
         sizes = self.federation.test_sizes[order.clients]
         by_model = np.argsort(of_client, kind="stable")
-        rows = np.concatenate([self._test_rows[client] for client in order.clients[by_model]])
+        rows = self._test_rows.chosen(order.clients[by_model]).rows
         owner, labels = np.repeat(by_model, sizes[by_model]), self._label_of_row.take(rows)
         ends = np.cumsum(np.bincount(of_client, sizes, minlength=len(models)).astype(np.int64))
         predicted, losses = self.work.score(models, ends, rows, owner, log_prior, order.deployment.scale)
@@ -246,31 +247,25 @@ class Simulator:
         )
 
     def _client_losses(self, clients: NDArray[np.int64], model: Model) -> NDArray[np.float64]:
-        own = [self._train_rows[client] for client in clients]
-        _, losses = self.work.score([model], [sum(map(len, own))], np.concatenate(own))
-        return _sums(_owners(own), losses, len(own)) / [max(len(rows), 1) for rows in own]
+        own = self._train_rows.chosen(clients)
+        _, losses = self.work.score([model], [len(own.rows)], own.rows)
+        return _sums(own.owners, losses, len(own)) / np.maximum(own.sizes, 1)
 
     def _held_out_losses(self, order: HeldOutLosses) -> NDArray[np.float64]:
-        own = [self._split(int(client), order.hold_out)[1] for client in order.clients]
-        rows, owner = np.concatenate(own), _owners(own)
+        own = RowLists.of([self._split(int(client), order.hold_out)[1] for client in order.clients])
+        rows, owner = own.rows, own.owners
         if isinstance(order.model, Model):
             logits = self.work.logits([order.model], [len(rows)], rows)
         else:
-            logits = self.work.logits(order.model, np.cumsum([len(each) for each in own]), rows)
+            logits = self.work.logits(order.model, np.cumsum(own.sizes), rows)
         return reading_losses(order, logits, self._label_of_row[rows], owner)
 
     def _nearest_model(self, clients: NDArray[np.int64], models: Sequence[Model]) -> NDArray[np.int64]:
-        own = [self._train_rows[client] for client in clients]
-        rows = np.concatenate(own)
-        losses = np.stack([self.work.score([model], [len(rows)], rows)[1] for model in models])
+        own = self._train_rows.chosen(clients)
+        losses = np.stack([self.work.score([model], [len(own.rows)], own.rows)[1] for model in models])
         counts = np.zeros((len(clients), len(models)), np.int64)
-        np.add.at(counts, (_owners(own), losses.argmin(axis=0)), 1)
+        np.add.at(counts, (own.owners, losses.argmin(axis=0)), 1)
         return counts
-
-
-def _owners(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """For every item of the concatenated lists, the position of its list."""
-    return np.repeat(np.arange(len(rows)), [len(own) for own in rows])
 
 
 def _sums(owner: NDArray[np.int64], values: NDArray[np.float64], number: int) -> NDArray[np.float64]:

@@ -67,6 +67,13 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
     return train
 
 
+def read_only(vector: Any) -> Floats:
+    """A view of a vector, always of the one type that :func:`row_scores` is compiled for."""
+    view = np.asarray(vector).view()
+    view.flags.writeable = False
+    return view
+
+
 def row_scores(
     features: Any, labels: Any, parameters: Any, buffers: Any, rows: Integers, scale: Floats, log_prior: Floats
 ) -> tuple[Integers, Floats]:

@@ -35,7 +35,7 @@ from clustpsi.nodes.protocol import (
     speaker,
 )
 from clustpsi.orders import Train
-from clustpsi.partition import Rows, client_80_20
+from clustpsi.partition import RowLists, Rows, client_80_20
 from clustpsi.privacy import learns, private_counts, private_split, private_summary
 
 
@@ -139,7 +139,7 @@ class Node(AnyNode):
         """The federation of this client alone."""
         dataset = self._data.agreed(terms.features, terms.classes)
         train, test = self._data.split or _split(len(dataset.labels), terms, self._secret)
-        return Federation(dataset, (train,), (test,), (self._data.name,))
+        return Federation(dataset, RowLists.of([train]), RowLists.of([test]), (self._data.name,))
 
     def _simulator(self, call: Serve) -> Any:
         # Imported here because JAX is slow to load.

@@ -81,7 +81,7 @@ class _Run:
         self.constant = constant_answers(self.clients.train_counts, counted)
 
     def go(self) -> None:
-        course = self.course
+        course, saved, cost = self.course, time.monotonic(), 0.0
         if (self.folder / "checkpoint.npz").exists():
             with course.timed("files"):
                 self._load()
@@ -91,20 +91,18 @@ class _Run:
             with course.timed("files"):
                 self.folder.create(course.config)
                 self._write_clients()
-            self._save()
-        saved, cost = time.monotonic(), 0.0
         while not course.is_over:
+            if self.save_rounds or time.monotonic() - saved > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * cost):
+                before = time.monotonic()
+                self._save()
+                saved = time.monotonic()
+                cost = saved - before
             try:
                 course.round()
             except ClustPSIError as error:
                 self._save()
                 self.folder.write_failure(str(error))
                 raise
-            if self.save_rounds or time.monotonic() - saved > max(CHECKPOINT_SECONDS, CHECKPOINT_SHARE * cost):
-                before = time.monotonic()
-                self._save()
-                saved = time.monotonic()
-                cost = saved - before
         self._finish()
 
     def _load(self) -> None:
@@ -128,14 +126,7 @@ class _Run:
         """Write tables first and the checkpoint last: then the tables have every round that the checkpoint has."""
         course = self.course
         with course.timed("files"):
-            self.folder.write_tables(
-                course.history,
-                self.clients.names,
-                course.scored,
-                course.method.clusters(course.setting, course.state),
-                course.method.tables(course.setting, course.state),
-            )
-            self.folder.write_newcomers(course.newcomers)
+            self._write_tables()
             spent: dict[str, Any] = {
                 "seconds/of": np.array(list(course.seconds), dtype=str),
                 "seconds/spent": np.array(list(course.seconds.values())),
@@ -143,11 +134,22 @@ class _Run:
             packed = {**course.history.pack(), **pack_state(course.state)}
             save_arrays(self.folder / "checkpoint.npz", {"round": np.array(course.done), **spent, **packed})
 
+    def _write_tables(self) -> None:
+        course = self.course
+        self.folder.write_tables(
+            course.history,
+            self.clients.names,
+            course.scored,
+            course.method.clusters(course.setting, course.state),
+            course.method.tables(course.setting, course.state),
+        )
+        self.folder.write_newcomers(course.newcomers)
+
     def _finish(self) -> None:
-        self._save()
         course, cell = self.course, self.course.cell
-        if self.save_models:
-            with course.timed("files"):
+        with course.timed("files"):
+            self._write_tables()
+            if self.save_models:
                 if isinstance(cell.architecture, OwnArchitecture):  # only the clients know it
                     self.folder.write_vectors(course.deployment, self.clients.names)
                 else:
