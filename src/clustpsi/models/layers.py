@@ -68,14 +68,14 @@ def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.A
 def patch_convolution(x: jax.Array, kernel: jax.Array, last: bool) -> jax.Array:
     """The convolution as one product of all 3 x 3 patches with the kernel."""
     _, height, width, _ = x.shape
-    padded = jnp.pad(_computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    padded = jnp.pad(computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
     matrix = kernel.reshape(-1, kernel.shape[3])
     if last:
         shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
         flat = matrix.T @ jnp.concatenate(shifted, axis=0).reshape(len(matrix), -1)
         return flat.reshape(-1, *x.shape[1:])
     # In two steps, because few channels are short pieces to copy.
-    triples = _computed_once(jnp.concatenate([padded[:, :, j : j + width] for j in range(3)], axis=-1))
+    triples = computed_once(jnp.concatenate([padded[:, :, j : j + width] for j in range(3)], axis=-1))
     patches = jnp.concatenate([triples[:, i : i + height] for i in range(3)], axis=-1)
     return (patches.reshape(-1, len(matrix)) @ matrix).reshape(*x.shape[:-1], -1)
 
@@ -127,7 +127,7 @@ def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array
 winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
 
 
-def _computed_once(x: jax.Array) -> jax.Array:
+def computed_once(x: jax.Array) -> jax.Array:
     """A hint to XLA not to fuse what leads to ``x`` into each of its uses."""
     return jnp.asarray(lax.optimization_barrier(x))  # type: ignore[no-untyped-call]
 
@@ -157,7 +157,7 @@ def _transformed_kernel(kernel: jax.Array) -> jax.Array:
 def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
     """6 x 6 matrices (squares, channels)."""
     channels = x.shape[-1]
-    padded = _computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    padded = computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
 
     def transform(pixels: jax.Array, axis: int) -> list[jax.Array]:
         end = pixels.shape[axis] - 5
@@ -166,7 +166,7 @@ def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
         odd_near, odd_far = NEAR * (d - 2 * b), FAR * (d - b / 2)
         return [a - 2.5 * c + e, near + odd_near, near - odd_near, far + odd_far, far - odd_far, b - 2.5 * d + f]
 
-    lines = map(_computed_once, transform(padded, axis=1))
+    lines = map(computed_once, transform(padded, axis=1))
     return [[position.reshape(-1, channels) for position in transform(line, axis=2)] for line in lines]
 
 
@@ -178,7 +178,7 @@ def _transform_result(six: Sequence[jax.Array]) -> list[jax.Array]:
 
 def _interleaved(four: Sequence[jax.Array], axis: int) -> jax.Array:
     """Every fourth line or column of images is one of the four."""
-    images = jnp.stack(list(map(_computed_once, four)), axis=axis)
+    images = jnp.stack(list(map(computed_once, four)), axis=axis)
     return images.reshape(*images.shape[: axis - 1], -1, *images.shape[axis + 1 :])
 
 
@@ -191,7 +191,7 @@ def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
         near, far, odd_near, odd_far = a + c / 2, a + 2 * c, NEAR * (b + d / 2), FAR * (b + 2 * d)
         return [a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, d]
 
-    lines = map(_computed_once, transform(_computed_once(y), axis=1))
+    lines = map(computed_once, transform(computed_once(y), axis=1))
     return [[position.reshape(-1, features) for position in transform(line, axis=2)] for line in lines]
 
 
@@ -252,10 +252,10 @@ def _product_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[
 def _product_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, kernel = inputs
     if kernel.size < x.size:
-        to_x = cotangent @ _computed_once(kernel.T)
+        to_x = cotangent @ computed_once(kernel.T)
     else:
-        to_x = _computed_once(kernel @ _computed_once(cotangent.T)).T
-    return to_x, _computed_once(x.T) @ cotangent
+        to_x = computed_once(kernel @ computed_once(cotangent.T)).T
+    return to_x, computed_once(x.T) @ cotangent
 
 
 product.defvjp(_product_forward, _product_backward)
@@ -287,7 +287,7 @@ def _max_pool_backward(values: tuple[jax.Array, jax.Array], cotangent: jax.Array
     x, pooled = values
     squares = _squares(x)
     number = sum((squares[:, :, i, :, j] == pooled).astype(x.dtype) for i in range(2) for j in range(2))
-    share = _computed_once(cotangent / number)[:, :, None, :, None]
+    share = computed_once(cotangent / number)[:, :, None, :, None]
     to_squares = (squares == pooled[:, :, None, :, None]) * share
     first, height, width, last = x.shape
     whole = to_squares.reshape(first, height // 2 * 2, width // 2 * 2, last)
