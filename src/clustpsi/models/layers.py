@@ -288,7 +288,7 @@ def _max_pool_backward(values: tuple[jax.Array, jax.Array], cotangent: jax.Array
     squares = _squares(x)
     number = sum((squares[:, :, i, :, j] == pooled).astype(x.dtype) for i in range(2) for j in range(2))
     share = computed_once(cotangent / number)[:, :, None, :, None]
-    to_squares = (squares == pooled[:, :, None, :, None]) * share
+    to_squares = computed_once((squares == pooled[:, :, None, :, None]) * share)
     first, height, width, last = x.shape
     whole = to_squares.reshape(first, height // 2 * 2, width // 2 * 2, last)
     return (jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0))),)
