@@ -67,8 +67,17 @@ def test_every_model_is_covered():
     assert {size[0] for size in SIZES} == set(MODELS)
 
 
-@pytest.mark.parametrize(("channels", "features", "last"), [(1, 4, True), (3, 4, True), (3, 4, False), (32, 33, False)])
-def test_convolution_equals_the_native_one_with_its_gradients(channels, features, last):
+@pytest.mark.parametrize(
+    ("channels", "features", "last", "form"),
+    [
+        (1, 4, True, None),
+        (3, 4, True, None),
+        (3, 4, False, None),
+        (32, 33, False, None),
+        (32, 33, False, "patches"),
+    ],
+)
+def test_convolution_equals_the_native_one_with_its_gradients(channels, features, last, form):
     """Few channels and many take different ways; odd sizes, and a number of images that is no multiple of a block."""
     rng = np.random.default_rng(1)
     x, kernel, cotangent = (
@@ -80,7 +89,9 @@ def test_convolution_equals_the_native_one_with_its_gradients(channels, features
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     def ours(x, kernel):
-        return images_last(convolution(images_last(x), kernel, last=True)) if last else convolution(x, kernel)
+        if last:
+            return images_last(convolution(images_last(x), kernel, last=True))
+        return convolution(x, kernel, form=form)
 
     def results(function):
         def all_three(x, kernel, cotangent):

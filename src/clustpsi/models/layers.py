@@ -13,6 +13,8 @@ from jax import lax
 BATCH_NORM_MOMENTUM = 0.9
 BATCH_NORM_EPSILON = 1e-5
 
+# Ways to compute a convolution on the CPU (:func:`convolution`).
+FORMS = ("patches", "winograd")
 # With fewer channels, in or out, the transforms cost more than the multiplications they save.
 WINOGRAD_CHANNELS = 32
 # Winograd's squares are 4 x 4 results large.
@@ -40,7 +42,12 @@ def images_last(x: jax.Array) -> jax.Array:
     return x.swapaxes(0, 3)
 
 
-def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.Array:
+def usual_form(channels: int, features: int, last: bool) -> str:
+    """The form of a convolution on a CPU of which nothing is known."""
+    return "patches" if last or min(channels, features) < WINOGRAD_CHANNELS else "winograd"
+
+
+def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False, form: str | None = None) -> jax.Array:
     """A 3 x 3 convolution with stride 1 and zero padding to the same size.
 
     On the CPU it consists of matrix products, which XLA computes, forward and backward, many times faster than its own
@@ -54,11 +61,14 @@ def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.A
         3, 3, channels in, channels out.
     last
         Whether images come last, in ``x`` and in the result.
+    form
+        On the CPU, one of :data:`FORMS`, which differ in speed and rounding; by default the usual one.  Images that
+        come last have ``patches``.
     """
     if jax.default_backend() != "cpu":
         layout = "CHWN" if last else "NHWC"
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=(layout, "HWIO", layout))
-    if last or min(kernel.shape[2:]) < WINOGRAD_CHANNELS:
+    if (form or usual_form(kernel.shape[2], kernel.shape[3], last)) == "patches":
         return patch_convolution(x, kernel, last)
     _, height, width, _ = x.shape
     whole = jnp.pad(x, ((0, 0), (0, -height % SQUARE), (0, -width % SQUARE), (0, 0)))
@@ -196,17 +206,19 @@ def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
 
 
 class Conv(nn.Module):
-    """A 3 x 3 convolution with bias, same padding; ``last``: of images that come last."""
+    """A 3 x 3 convolution with bias, same padding; ``last`` and ``form`` as in :func:`convolution`."""
 
     features: int
     last: bool = False
+    form: str | None = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         channels = x.shape[0 if self.last else -1]
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3, channels, self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        return convolution(x, kernel, last=self.last) + (bias[:, None, None, None] if self.last else bias)
+        convolved = convolution(x, kernel, last=self.last, form=self.form)
+        return convolved + (bias[:, None, None, None] if self.last else bias)
 
 
 class Dense(nn.Module):

@@ -66,6 +66,8 @@ def run(
             folder.clear()
         elif folder.finished:  # by another process, since the first look
             return folder
+        if (folder / "checkpoint.npz").exists():
+            cell = cell.with_forms(folder.forms())
         _Run(Course(config, cell, watch), folder, save_models, save_rounds).go()
     return folder
 
@@ -141,7 +143,8 @@ class _Run:
                 "seconds/spent": np.array(list(course.seconds.values())),
             }
             packed = {**course.history.pack(), **pack_state(course.state)}
-            save_arrays(self.folder / "checkpoint.npz", {"round": np.array(course.done), **spent, **packed})
+            how = {"round": np.array(course.done), "forms": np.array(course.cell.forms, dtype=str)}
+            save_arrays(self.folder / "checkpoint.npz", {**how, **spent, **packed})
 
     def _finish(self) -> None:
         self._save()
@@ -153,5 +156,7 @@ class _Run:
                 else:
                     save_model(course.saved(), self.folder / MODEL)
         course.take_ledger()
-        facts = {"model": cell.model, "num_parameters": cell.num_parameters}
+        facts: dict[str, Any] = {"model": cell.model, "num_parameters": cell.num_parameters}
+        if cell.forms:
+            facts["convolutions"] = list(cell.forms)
         self.folder.finish(course.history, facts, self.clients.train_counts, self.constant, course.seconds)
