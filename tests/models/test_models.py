@@ -18,6 +18,7 @@ from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.models import MODELS, build_model
 from clustpsi.models.layers import BatchNorm, Dropout, convolution, dropout_mask, images_last, max_pool, pixels, product
+from clustpsi.models.text import last_state
 from clustpsi.orders import Train
 
 #: Model, shape and type of a row, classes, parameters, buffers: the paper's data sets.
@@ -66,8 +67,17 @@ def test_every_model_is_covered():
     assert {size[0] for size in SIZES} == set(MODELS)
 
 
-@pytest.mark.parametrize(("channels", "features", "last"), [(1, 4, True), (3, 4, True), (3, 4, False), (32, 33, False)])
-def test_convolution_equals_the_native_one_with_its_gradients(channels, features, last):
+@pytest.mark.parametrize(
+    ("channels", "features", "last", "form"),
+    [
+        (1, 4, True, None),
+        (3, 4, True, None),
+        (3, 4, False, None),
+        (32, 33, False, None),
+        (32, 33, False, "patches"),
+    ],
+)
+def test_convolution_equals_the_native_one_with_its_gradients(channels, features, last, form):
     """Few channels and many take different ways; odd sizes, and a number of images that is no multiple of a block."""
     rng = np.random.default_rng(1)
     x, kernel, cotangent = (
@@ -79,7 +89,9 @@ def test_convolution_equals_the_native_one_with_its_gradients(channels, features
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
     def ours(x, kernel):
-        return images_last(convolution(images_last(x), kernel, last=True)) if last else convolution(x, kernel)
+        if last:
+            return images_last(convolution(images_last(x), kernel, last=True))
+        return convolution(x, kernel, form=form)
 
     def results(function):
         def all_three(x, kernel, cotangent):
@@ -202,6 +214,44 @@ def test_lstm_equals_a_plain_loop_and_ignores_padding():
     np.testing.assert_array_equal(dense["bias"], np.repeat([0, 1, 0, 0], 10))  # the forget gate starts open
     moved = np.array([[0, 5, 0, 9, 2, 7], [0, 0, 0, 0, 0, 3], [0, 0, 0, 0, 0, 0]], np.int32)
     np.testing.assert_allclose(module.apply(variables, moved, train=False), logits, atol=1e-6)
+
+
+def test_lstm_has_the_gradients_of_a_plain_loop():
+    """With padding at the end, at the start and in between, and with dropout; two models side by side as well."""
+    rng = np.random.default_rng(7)
+    length, units, rows = 6, 3, 4
+    is_word = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 1], [0] * 6], bool).T[:, None]
+    kept = jnp.asarray(rng.integers(0, 2, (units, rows)) / 0.5, jnp.float32)
+    inputs, recurrent, cotangent = (
+        jnp.asarray(rng.standard_normal(shape), jnp.float32)
+        for shape in ((length, 4 * units, rows), (units, 4 * units), (units, rows))
+    )
+
+    def plain(inputs, recurrent):
+        hidden, cell = jnp.zeros((2, units, rows))
+        for contribution, word in zip(inputs, is_word, strict=True):
+            into, forget, candidate, out = jnp.split(contribution + recurrent.T @ (hidden * kept), 4)
+            new_cell = nn.sigmoid(forget) * cell + nn.sigmoid(into) * jnp.tanh(candidate)
+            hidden = jnp.where(word, nn.sigmoid(out) * jnp.tanh(new_cell), hidden)
+            cell = jnp.where(word, new_cell, cell)
+        return hidden
+
+    def results(function):
+        def all_three(inputs, recurrent, cotangent):
+            hidden, back = jax.vjp(function, inputs, recurrent)
+            return hidden, *back(cotangent)
+
+        return all_three
+
+    ours = results(lambda inputs, recurrent: last_state(inputs, is_word, recurrent, kept))
+    arguments = inputs, recurrent, cotangent
+    side_by_side = jax.jit(jax.vmap(ours))(*(jnp.stack([a, a]) for a in arguments))
+    for result, lanes, reference in zip(
+        jax.jit(ours)(*arguments), side_by_side, jax.jit(results(plain))(*arguments), strict=True
+    ):
+        assert float(jnp.abs(reference).max()) > 0.1
+        np.testing.assert_allclose(result, reference, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(lanes, [reference] * 2, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from clustpsi.runs.cell import Cell, open_cell, open_federation
 from clustpsi.runs.config import Config
 from clustpsi.runs.course import Progress
 from clustpsi.runs.run import run
-from clustpsi.runs.sources import identified
+from clustpsi.runs.sources import Sources, identified
 from clustpsi.runs.store import RunFolder, Store, load_arrays
 from clustpsi.saved.file import load_model
 from clustpsi.streams import Stream, generator
@@ -25,6 +25,8 @@ from clustpsi.streams import Stream, generator
 TINY = identified(Config(num_clients=6, comm_rounds=4, local_epochs=1, seed=3).checked(), load_dataset("digits"))
 run_module: Any = importlib.import_module("clustpsi.runs.run")
 store_module: Any = importlib.import_module("clustpsi.runs.store")
+local_module: Any = importlib.import_module("clustpsi.engine.local")
+take_ledger = Simulator.take_ledger
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +171,28 @@ def test_a_fresh_run_leaves_files_that_are_not_its_own(cell: Cell, tmp_path: Pat
     run(TINY, Store(tmp_path), cell=cell, fresh=True)
     assert (folder / "thoughts.md").read_text() == "mine"
     assert folder.finished and not (folder / "left_out.csv").exists()
+
+
+def test_a_run_goes_on_with_the_forms_of_convolutions_that_it_began_with(
+    tmp_path: Path, every_round: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the machine would choose others now; its summary says which, unless they are the usual ones."""
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8)).astype(np.uint8)
+    np.savez(tmp_path / "images.npz", images=images, kind=np.arange(40) % 2)
+    config = replace(TINY, dataset=str(tmp_path / "images.npz"), label="kind", model="fmnist_cnn", content=None)
+    config = replace(config, partitioner="iid", non_iid_param=None, num_clients=2)
+    config, store = identified(config, Sources().load(config)), Store(tmp_path / "runs")
+    monkeypatch.setattr(local_module, "suited_forms", lambda network, batch_size: ("patches",) * 3)
+    interrupted(config, store, open_cell(config))
+    monkeypatch.setattr(local_module, "suited_forms", lambda network, batch_size: ())
+    now = open_cell(config)
+    assert now.forms == () and now.with_forms(()) is now
+    served = list[tuple[str, ...]]()
+    monkeypatch.setattr(Simulator, "take_ledger", lambda self: (served.append(self.forms), take_ledger(self))[1])
+    folder = run(config, store, cell=now, resume=True)
+    assert set(served) == {("patches",) * 3}
+    assert folder.summary()["convolutions"] == ["patches"] * 3
+    assert "convolutions" not in run(config, Store(tmp_path / "usual"), cell=now).summary()
 
 
 def test_a_run_that_goes_on_reports_the_last_accuracy_until_it_has_another(

@@ -20,6 +20,7 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from clustpsi.engine import runtime
+from clustpsi.engine.forms import suited_forms, with_forms
 from clustpsi.engine.network import Network
 from clustpsi.engine.own_words import OwnWords
 from clustpsi.engine.programs import programs_for
@@ -93,6 +94,8 @@ class LocalWork:
     lanes
         Clients per chunk of the general program.  By default the model's size decides, and a small softmax regression
         uses its own program.
+    forms
+        Forms of the model's convolutions, none for the usual ones; by default those that suit this machine.
     compiling
         Returns a context that times the first call of a program, which compiles it.
     """
@@ -113,11 +116,16 @@ class LocalWork:
         seed: int = 0,
         workers: int | None = None,
         lanes: int | None = None,
+        forms: tuple[str, ...] | None = None,
         compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         runtime.use_compilation_cache()
         on_cpu = jax.default_backend() == "cpu"
-        self.network, self.seed, self.num_classes = network, seed, num_classes
+        if forms is None:
+            with compiling():
+                forms = suited_forms(network, batch_size)
+        network = with_forms(network, forms)
+        self.network, self.forms, self.seed, self.num_classes = network, forms, seed, num_classes
         self.batch_size, self.local_epochs = batch_size, local_epochs
         self._numbers = range(len(train_rows)) if numbers is None else numbers
         self.workers = workers or (runtime.cpu_count() if on_cpu else 1)

@@ -30,7 +30,8 @@ class Network:
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], input_dtype: np.dtype[Any]) -> None:
         self.module = module
         self._row = jnp.zeros((1, *input_shape), input_dtype)
-        self.input_size, self.input_dtype = int(np.prod(input_shape)), np.dtype(input_dtype)
+        self.input_shape, self.input_dtype = input_shape, np.dtype(input_dtype)
+        self.input_size = int(np.prod(input_shape))
         # Compiled as a whole, so that XLA drops the forward pass, which initialization does not need.  The program runs
         # only a few times, so optimizing it for seconds would never pay off.  The numbers are the same: to the last bit
         # with the JAX of constraints.txt, up to rounding with the lowest one.

@@ -52,7 +52,7 @@ class Simulator:
     told
         Label counts of training and test rows as the clients report them; by default the true counts.
     settings
-        Settings of :class:`~clustpsi.engine.local.LocalWork`: local training, seed, workers and lanes.
+        Settings of :class:`~clustpsi.engine.local.LocalWork`: local training, seed, workers, lanes and forms.
     """
 
     def __init__(
@@ -63,8 +63,7 @@ class Simulator:
         told: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
         **settings: Any,
     ) -> None:
-        self.federation, self.network = federation, network
-        self._are_told = told is not None
+        self.federation, self.network, self._told, self._settings = federation, network, told, settings
         counts = told or (federation.label_counts, federation.test_label_counts)
         self.clients = Clients(federation.client_names, federation.dataset.class_names, *counts)
         self.newcomers: Clients | None = None
@@ -91,6 +90,15 @@ class Simulator:
 
     def close(self) -> None:
         self.work.close()
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Forms of the model's convolutions; none if they are the usual ones."""
+        return self.work.forms
+
+    def with_forms(self, forms: tuple[str, ...]) -> "Simulator":
+        """The same federation, with these forms."""
+        return Simulator(self.federation, self.network, told=self._told, **{**self._settings, "forms": forms})
 
     def initial(self, index: int) -> Model:
         """The index-th random initial model."""
@@ -147,7 +155,7 @@ class Simulator:
         return self._parts[client, hold_out]
 
     def _label_counts(self, clients: Rows, hold_out: HoldOut | None) -> Rows:
-        if hold_out is None or self._are_told:  # protected counts are reported only once
+        if hold_out is None or self._told is not None:  # protected counts are reported only once
             return self.clients.train_counts[clients]
         trained_on = [self._split(int(client), hold_out)[0] for client in clients]
         return label_counts(trained_on, self._label_of_row, self.federation.num_classes)

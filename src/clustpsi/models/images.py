@@ -1,5 +1,7 @@
 """Models for images: the paper's small network for FMNIST and its deeper one for CIFAR-10."""
 
+from itertools import zip_longest
+
 import jax
 from flax import linen as nn
 
@@ -8,40 +10,49 @@ from clustpsi.models.layers import BatchNorm, Conv, Dense, Dropout, images_last,
 
 
 class FMNISTCNN(nn.Module):
-    """Three convolutional stages with 8, 16 and 32 maps, a dense layer of 2048 ReLU units, a classifier."""
+    """Three convolutional stages with 8, 16 and 32 maps, a dense layer of 2048 ReLU units, a classifier.
+
+    ``forms`` are those of the convolutions; none: the usual ones.
+    """
 
     num_classes: int
     maps: tuple[int, ...] = (8, 16, 32)
     width: int = 2048
+    forms: tuple[str, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
         x = pixels(x)
         _check_size(x, len(self.maps))
         x = images_last(x)
-        for maps in self.maps:
+        for maps, form in zip_longest(self.maps, self.forms):
             # ReLU and maximum commute: after pooling it has a quarter of the work
-            x = nn.relu(max_pool(Conv(maps, last=True)(x)))
+            x = nn.relu(max_pool(Conv(maps, last=True, form=form)(x)))
         x = images_last(x)
         x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
         return Dense(self.num_classes)(x)
 
 
 class CIFARCNN(nn.Module):
-    """Three blocks of two convolutions with BatchNorm, pooling and dropout; a dense layer of 128, a classifier."""
+    """Three blocks of two convolutions with BatchNorm, pooling and dropout; a dense layer of 128, a classifier.
+
+    ``forms`` are those of the convolutions; none: the usual ones.
+    """
 
     num_classes: int
     blocks: tuple[tuple[int, float], ...] = ((32, 0.2), (64, 0.3), (128, 0.4))
     width: int = 128
     dropout: float = 0.5
+    forms: tuple[str, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
         x = pixels(x)
         _check_size(x, len(self.blocks))
+        forms = iter(self.forms)
         for filters, rate in self.blocks:
             for _ in range(2):
-                x = BatchNorm()(nn.relu(Conv(filters)(x)), train, mask)
+                x = BatchNorm()(nn.relu(Conv(filters, form=next(forms, None))(x)), train, mask)
             x = Dropout(rate)(max_pool(x), train)
         x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
         x = Dropout(self.dropout)(BatchNorm()(x, train, mask), train)

@@ -13,6 +13,8 @@ from jax import lax
 BATCH_NORM_MOMENTUM = 0.9
 BATCH_NORM_EPSILON = 1e-5
 
+# Ways to compute a convolution on the CPU (:func:`convolution`).
+FORMS = ("patches", "winograd")
 # With fewer channels, in or out, the transforms cost more than the multiplications they save.
 WINOGRAD_CHANNELS = 32
 # Winograd's squares are 4 x 4 results large.
@@ -40,7 +42,12 @@ def images_last(x: jax.Array) -> jax.Array:
     return x.swapaxes(0, 3)
 
 
-def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.Array:
+def usual_form(channels: int, features: int, last: bool) -> str:
+    """The form of a convolution on a CPU of which nothing is known."""
+    return "patches" if last or min(channels, features) < WINOGRAD_CHANNELS else "winograd"
+
+
+def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False, form: str | None = None) -> jax.Array:
     """A 3 x 3 convolution with stride 1 and zero padding to the same size.
 
     On the CPU it consists of matrix products, which XLA computes, forward and backward, many times faster than its own
@@ -54,11 +61,14 @@ def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.A
         3, 3, channels in, channels out.
     last
         Whether images come last, in ``x`` and in the result.
+    form
+        On the CPU, one of :data:`FORMS`, which differ in speed and rounding; by default the usual one.  Images that
+        come last have ``patches``.
     """
     if jax.default_backend() != "cpu":
         layout = "CHWN" if last else "NHWC"
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=(layout, "HWIO", layout))
-    if last or min(kernel.shape[2:]) < WINOGRAD_CHANNELS:
+    if (form or usual_form(kernel.shape[2], kernel.shape[3], last)) == "patches":
         return patch_convolution(x, kernel, last)
     _, height, width, _ = x.shape
     whole = jnp.pad(x, ((0, 0), (0, -height % SQUARE), (0, -width % SQUARE), (0, 0)))
@@ -68,14 +78,14 @@ def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False) -> jax.A
 def patch_convolution(x: jax.Array, kernel: jax.Array, last: bool) -> jax.Array:
     """The convolution as one product of all 3 x 3 patches with the kernel."""
     _, height, width, _ = x.shape
-    padded = jnp.pad(_computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    padded = jnp.pad(computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
     matrix = kernel.reshape(-1, kernel.shape[3])
     if last:
         shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
         flat = matrix.T @ jnp.concatenate(shifted, axis=0).reshape(len(matrix), -1)
         return flat.reshape(-1, *x.shape[1:])
     # In two steps, because few channels are short pieces to copy.
-    triples = _computed_once(jnp.concatenate([padded[:, :, j : j + width] for j in range(3)], axis=-1))
+    triples = computed_once(jnp.concatenate([padded[:, :, j : j + width] for j in range(3)], axis=-1))
     patches = jnp.concatenate([triples[:, i : i + height] for i in range(3)], axis=-1)
     return (patches.reshape(-1, len(matrix)) @ matrix).reshape(*x.shape[:-1], -1)
 
@@ -127,7 +137,7 @@ def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array
 winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
 
 
-def _computed_once(x: jax.Array) -> jax.Array:
+def computed_once(x: jax.Array) -> jax.Array:
     """A hint to XLA not to fuse what leads to ``x`` into each of its uses."""
     return jnp.asarray(lax.optimization_barrier(x))  # type: ignore[no-untyped-call]
 
@@ -157,7 +167,7 @@ def _transformed_kernel(kernel: jax.Array) -> jax.Array:
 def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
     """6 x 6 matrices (squares, channels)."""
     channels = x.shape[-1]
-    padded = _computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    padded = computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
 
     def transform(pixels: jax.Array, axis: int) -> list[jax.Array]:
         end = pixels.shape[axis] - 5
@@ -166,7 +176,7 @@ def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
         odd_near, odd_far = NEAR * (d - 2 * b), FAR * (d - b / 2)
         return [a - 2.5 * c + e, near + odd_near, near - odd_near, far + odd_far, far - odd_far, b - 2.5 * d + f]
 
-    lines = map(_computed_once, transform(padded, axis=1))
+    lines = map(computed_once, transform(padded, axis=1))
     return [[position.reshape(-1, channels) for position in transform(line, axis=2)] for line in lines]
 
 
@@ -178,7 +188,7 @@ def _transform_result(six: Sequence[jax.Array]) -> list[jax.Array]:
 
 def _interleaved(four: Sequence[jax.Array], axis: int) -> jax.Array:
     """Every fourth line or column of images is one of the four."""
-    images = jnp.stack(list(map(_computed_once, four)), axis=axis)
+    images = jnp.stack(list(map(computed_once, four)), axis=axis)
     return images.reshape(*images.shape[: axis - 1], -1, *images.shape[axis + 1 :])
 
 
@@ -191,22 +201,24 @@ def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
         near, far, odd_near, odd_far = a + c / 2, a + 2 * c, NEAR * (b + d / 2), FAR * (b + 2 * d)
         return [a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, d]
 
-    lines = map(_computed_once, transform(_computed_once(y), axis=1))
+    lines = map(computed_once, transform(computed_once(y), axis=1))
     return [[position.reshape(-1, features) for position in transform(line, axis=2)] for line in lines]
 
 
 class Conv(nn.Module):
-    """A 3 x 3 convolution with bias, same padding; ``last``: of images that come last."""
+    """A 3 x 3 convolution with bias, same padding; ``last`` and ``form`` as in :func:`convolution`."""
 
     features: int
     last: bool = False
+    form: str | None = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         channels = x.shape[0 if self.last else -1]
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3, channels, self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        return convolution(x, kernel, last=self.last) + (bias[:, None, None, None] if self.last else bias)
+        convolved = convolution(x, kernel, last=self.last, form=self.form)
+        return convolved + (bias[:, None, None, None] if self.last else bias)
 
 
 class Dense(nn.Module):
@@ -252,10 +264,10 @@ def _product_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[
 def _product_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, kernel = inputs
     if kernel.size < x.size:
-        to_x = cotangent @ _computed_once(kernel.T)
+        to_x = cotangent @ computed_once(kernel.T)
     else:
-        to_x = _computed_once(kernel @ _computed_once(cotangent.T)).T
-    return to_x, _computed_once(x.T) @ cotangent
+        to_x = computed_once(kernel @ computed_once(cotangent.T)).T
+    return to_x, computed_once(x.T) @ cotangent
 
 
 product.defvjp(_product_forward, _product_backward)
@@ -287,8 +299,8 @@ def _max_pool_backward(values: tuple[jax.Array, jax.Array], cotangent: jax.Array
     x, pooled = values
     squares = _squares(x)
     number = sum((squares[:, :, i, :, j] == pooled).astype(x.dtype) for i in range(2) for j in range(2))
-    share = _computed_once(cotangent / number)[:, :, None, :, None]
-    to_squares = (squares == pooled[:, :, None, :, None]) * share
+    share = computed_once(cotangent / number)[:, :, None, :, None]
+    to_squares = computed_once((squares == pooled[:, :, None, :, None]) * share)
     first, height, width, last = x.shape
     whole = to_squares.reshape(first, height // 2 * 2, width // 2 * 2, last)
     return (jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0))),)

@@ -78,6 +78,17 @@ class Cell:
         own = self.architecture
         return None if isinstance(own, OwnArchitecture) else own.network.head
 
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Forms of the model's convolutions, none if they are the usual ones; nodes choose their own."""
+        return self.server.forms if isinstance(self.server, Simulator) else ()
+
+    def with_forms(self, forms: tuple[str, ...]) -> "Cell":
+        """The cell for a run that goes on and began with these forms."""
+        if not isinstance(self.server, Simulator) or forms == self.forms:
+            return self
+        return replace(self, server=self.server.with_forms(forms))
+
     def identified(self, config: Config) -> Config:
         """The run, with the hash of this cell's data."""
         return with_content(config, self.content)

@@ -66,6 +66,8 @@ def run(
             folder.clear()
         elif folder.finished:  # another process has finished it since the first check
             return folder
+        if (folder / "checkpoint.npz").exists():
+            cell = cell.with_forms(folder.forms())
         _Run(Course(config, cell, watch), folder, save_models, save_rounds).go()
     return folder
 
@@ -132,7 +134,8 @@ class _Run:
                 "seconds/spent": np.array(list(course.seconds.values())),
             }
             packed = {**course.history.pack(), **pack_state(course.state)}
-            save_arrays(self.folder / "checkpoint.npz", {"round": np.array(course.done), **spent, **packed})
+            how = {"round": np.array(course.done), "forms": np.array(course.cell.forms, dtype=str)}
+            save_arrays(self.folder / "checkpoint.npz", {**how, **spent, **packed})
 
     def _write_tables(self) -> None:
         course = self.course
@@ -155,5 +158,7 @@ class _Run:
                 else:
                     save_model(course.saved(), self.folder / MODEL)
         course.take_ledger()
-        facts = {"model": cell.model, "num_parameters": cell.num_parameters}
+        facts: dict[str, Any] = {"model": cell.model, "num_parameters": cell.num_parameters}
+        if cell.forms:
+            facts["convolutions"] = list(cell.forms)
         self.folder.finish(course.history, facts, self.clients.train_counts, self.constant, course.seconds)

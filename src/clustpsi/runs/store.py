@@ -283,6 +283,10 @@ class RunFolder:
             raise ClustPSIError(f"{self.path} is not a run folder of clustpsi: its {name} is not an object")
         return values
 
+    def forms(self) -> tuple[str, ...]:
+        """Forms of convolutions that an unfinished run began with; none if they are the usual ones."""
+        return tuple(load_arrays(self / "checkpoint.npz").get("forms", np.array([], dtype=str)).tolist())
+
     def rounds(self) -> pd.DataFrame:
         return self._read_csv("rounds.csv")
 
