@@ -6,6 +6,9 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constra
 LOWEST = .venv-lowest
 BENCH = .venv-bench
 
+# What one process of the tests has compiled from Python, the next one reads.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo install develop test test-slow test-lowest mutants bench bench-quick lint types check docs dist clean
 

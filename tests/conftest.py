@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import settings
 from clustpsi.federation import Federation
 from helpers import make_federation
 
-# Continuous integration tries the same examples every time; a developer's runs look for new ones.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# Continuous integration tries the same examples every time; a developer's runs look for new ones.  No example has a
+# deadline, because how long one takes says more about the machine than about the code.
+settings.register_profile("tests", derandomize=bool(os.environ.get("CI")), deadline=None)
+settings.load_profile("tests")
 
 # What is measured on one machine may come out differently on another: tests measure nothing, and compute the same.
 os.environ["CLUSTPSI_CONVOLUTIONS"] = "usual"
@@ -21,6 +22,21 @@ os.environ["CLUSTPSI_CONVOLUTIONS"] = "usual"
 # Whoever starts the tests in the background may have Ctrl-C ignored, which all processes of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What one process compiles, all others read, also next time: workers, and the processes that tests start."""
+    if (cache := getattr(config, "cache", None)) is not None:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache.mkdir("xla"))
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobody_cuts_the_power() -> Iterator[None]:
+    """What a process wrote is there for all others, on the disk or not, so that no test waits for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 # One worker has a file.  These come first: they mostly wait for other processes, while the other workers compute.

@@ -1,12 +1,13 @@
 """The simulator against plain loops."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for, softmax_regression
@@ -110,7 +111,7 @@ def test_the_mean_is_weighted_by_samples_or_as_asked(federation: Federation) -> 
     assert uniform.models is None
 
 
-@pytest.mark.parametrize("lanes", [None, 2])
+@pytest.mark.parametrize("lanes", [None, 4])
 def test_proximal_term_pulls_towards_start_or_anchor(federation: Federation, lanes: int | None) -> None:
     simulator = simulate(federation, lanes=lanes)
     start, anchor = simulator.initial(0), simulator.initial(1)
@@ -129,7 +130,7 @@ def test_proximal_term_pulls_towards_start_or_anchor(federation: Federation, lan
     )
 
 
-@pytest.mark.parametrize("lanes", [None, 2])
+@pytest.mark.parametrize("lanes", [None, 4])
 def test_log_prior_enters_the_loss_and_minus_infinity_freezes_a_class(
     federation: Federation, lanes: int | None
 ) -> None:
@@ -310,7 +311,7 @@ def test_training_over_a_clients_own_words_is_training_over_all(texts: Federatio
 
 
 def test_an_anchor_apart_from_the_start_moves_the_other_words_too(texts: Federation) -> None:
-    simulator, over_all = simulate(texts, "embedding_mlp"), simulate(texts, "embedding_mlp", lanes=2)
+    simulator, over_all = (simulate(texts, "embedding_mlp", lanes=lanes, local_epochs=1) for lanes in (None, 2))
     start, anchor = simulator.initial(0), simulator.initial(1)
     order = Train(np.array([0, 1]), start, proximal=1.0, anchors=[anchor, anchor])
     reply, expected = simulator.serve(order, 1).mean, over_all.serve(order, 1).mean
@@ -487,8 +488,19 @@ def test_finding_46_a_class_that_the_prior_rules_out_has_a_bounded_loss(
     )
 
 
-def test_finding_8_compilation_is_booked_apart_and_once(federation: Federation) -> None:
+@pytest.fixture
+def _compiled_anew() -> Iterator[None]:
+    """No program is read from where compiled ones are kept."""
     local_training.cache_clear()
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    yield
+    jax.config.update("jax_enable_compilation_cache", True)
+    compilation_cache.reset_cache()
+
+
+@pytest.mark.usefixtures("_compiled_anew")
+def test_finding_8_compilation_is_booked_apart_and_once(federation: Federation) -> None:
     simulator = simulate(federation, lanes=2)
     start = simulator.initial(0)
     orders = (

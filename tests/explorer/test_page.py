@@ -199,6 +199,8 @@ def test_two_tabs_do_not_disturb_each_other(browser: "Browser", explorer: Starte
         expect(first.locator("#progress")).to_contain_text("of 100000")
         assert fact(first, "wpsi").inner_text() == before
         assert query(first)["num_clients"] == "4"
+        first.get_by_role("button", name="Stop").click()
+        expect(first.locator("#progress")).to_contain_text("stopped")
 
 
 def test_the_paper_live(browser: "Browser", explorer: Started) -> None:

@@ -58,6 +58,9 @@ class Workspace:
             "PYTHONPATH": str(root / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "CI": "1",  # Hypothesis tries the same examples for every fault
+            # Most programs are the same with and without a fault.
+            "JAX_COMPILATION_CACHE_DIR": str(RESULTS.with_name("xla")),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
         }
         command = [sys.executable, "-c", "import clustpsi; print(clustpsi.__file__)"]
         found = subprocess.run(command, cwd=root, env=self.environment, capture_output=True, text=True, check=True)

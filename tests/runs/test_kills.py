@@ -34,6 +34,7 @@ from helpers import clustpsi as command_line
 CALLS = ("fsync", "replace", "rename", "unlink", "mkdir", "rmdir")
 TINY = Config(agg_method="clust_psi_pfl", num_clients=4, comm_rounds=2, local_epochs=1, seed=0).checked()
 CONFIG = identified(TINY, load_dataset("digits"))
+SMALL_FIGURE = ("--num-clients", "4", "--alphas", "5", "--similarities", "0", "--seeds-list", "0")
 
 
 class Killed(BaseException):
@@ -153,7 +154,7 @@ def test_finding_30_a_sweep_killed_anywhere(tmp_path: Path, monkeypatch: pytest.
     "arguments",
     [
         ("table", "global", "src/clustpsi/recorded/fmnist.csv", "--format", "markdown", "--output", "{root}/table.md"),
-        ("figure", "partition", "--num-clients", "4", "--similarities", "0", "--output", "{root}/figure.svg"),
+        ("figure", "tau", *SMALL_FIGURE, "--output", "{root}/figure.svg"),
     ],
 )
 def test_a_table_or_figure_killed_anywhere(
