@@ -34,6 +34,8 @@ GROUPS = [
     ("batch normalization", re.compile("BatchNorm_"), None),
     ("dropout", re.compile("Dropout_"), None),
     ("dense layers", re.compile("Dense_"), None),
+    ("embedding: lookup and gradient", re.compile("Embed_"), None),
+    ("recurrence", re.compile(r"LSTM\)"), None),
     ("ReLU and pooling", re.compile("reduce_max|reduce_sum|relu|max$|select_n"), None),
 ]
 REST = "the rest: optimizer, copies of the loop"
