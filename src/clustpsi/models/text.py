@@ -1,5 +1,7 @@
 """Models for text, given as token ids: the paper's LSTM for Sent140 and its small network for Amazon reviews."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,7 +70,7 @@ def _states(
     """The last hidden state; hidden state, cell and gates after every word."""
     weights = computed_once(recurrent.T)
 
-    def step(state: tuple[jax.Array, jax.Array], word: tuple[jax.Array, jax.Array]):  # type: ignore[no-untyped-def]
+    def step(state: tuple[jax.Array, jax.Array], word: tuple[jax.Array, jax.Array]) -> Any:
         hidden, cell = state
         contribution, is_word = word
         gates = computed_once(_opened(contribution + weights @ (hidden * kept)))
@@ -93,7 +95,7 @@ def _last_state_forward(*inputs: jax.Array) -> tuple[jax.Array, tuple[jax.Array,
     return hidden, (*inputs[1:], *states)
 
 
-def _last_state_backward(values: tuple[jax.Array, ...], to_hidden: jax.Array):  # type: ignore[no-untyped-def]
+def _last_state_backward(values: tuple[jax.Array, ...], to_hidden: jax.Array) -> Any:
     """From the last word to the first.
 
     What does not depend on the gradient is computed before, for all words at once; the gradient of the weights after
@@ -116,7 +118,7 @@ def _last_state_backward(values: tuple[jax.Array, ...], to_hidden: jax.Array):  
     cell_slope, remembered = of_words(out * (1 - squashed * squashed)), jnp.where(is_word, forget, 1)
     of_cell = (jnp.arange(4) < 3)[:, None, None]  # the last gate's gradient is that of the hidden state
 
-    def step(gradient: tuple[jax.Array, jax.Array], word: tuple[jax.Array, ...]):  # type: ignore[no-untyped-def]
+    def step(gradient: tuple[jax.Array, jax.Array], word: tuple[jax.Array, ...]) -> Any:
         to_hidden, to_cell = gradient
         is_word, slopes, cell_slope, remembered = word
         to_cell = computed_once(to_cell + to_hidden * cell_slope)
