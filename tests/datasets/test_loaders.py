@@ -242,6 +242,15 @@ def test_serengeti_copy_leaves_leaking_columns_out(tmp_path: Path) -> None:
     assert unseen[2, :2].tolist() == [0, 1]  # season 2 is in no training row
 
 
+def test_digits_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    dataset = load_dataset("digits")
+    np.testing.assert_array_equal(everything(dataset), (pixels / 16).astype(np.float32))
+    np.testing.assert_array_equal(dataset.labels, labels)
+
+
 @pytest.mark.parametrize("name", sorted(set(DATASETS) - {"digits"}))
 def test_absent_data_name_the_folder_and_the_command(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataMissing, match=f"{tmp_path / name} has no .*clustpsi data get {name}"):

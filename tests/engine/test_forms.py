@@ -8,12 +8,16 @@ import pytest
 
 from clustpsi.engine import forms, network_for
 from clustpsi.engine.forms import Convolution, fastest, kept_form, suited_forms, with_forms
+from clustpsi.engine.network import Network
 from clustpsi.errors import ClustPSIError
 from clustpsi.models import build_model
 
 WIDE = Convolution((32, 8, 8, 64), 64, last=False, first=False)
-FMNIST = network_for(build_model("fmnist_cnn", 10), (28, 28), np.dtype(np.uint8))
-CIFAR = network_for(build_model("cifar_cnn", 10), (32, 32, 3), np.dtype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def cifar() -> Network:
+    return network_for(build_model("cifar_cnn", 10), (32, 32, 3), np.dtype(np.uint8))
 
 
 def measured(form: str, calls: list[str]):  # type: ignore[no-untyped-def]
@@ -88,32 +92,35 @@ def test_where_nothing_can_be_kept_forms_are_the_usual_ones(tmp_path: Path) -> N
     assert calls == []
 
 
-def test_the_convolution_with_the_most_work_decides_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_convolution_with_the_most_work_decides_for_all(
+    cifar: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = list[str]()
     monkeypatch.setenv("CLUSTPSI_CACHE", str(tmp_path))
     monkeypatch.delenv(forms.VARIABLE)
     monkeypatch.setattr(forms, "measure", measured("patches", calls))
-    assert suited_forms(CIFAR, 32) == ("patches",) * 6
+    assert suited_forms(cifar, 32) == ("patches",) * 6
     assert calls == ["32x32x32x32 to 32"]
-    assert with_forms(CIFAR, ("patches",) * 6).module.forms == ("patches",) * 6
-    assert suited_forms(CIFAR, 1000) == ("patches",) * 6 and calls[1:] == ["64x32x32x32 to 32"]
+    assert with_forms(cifar, ("patches",) * 6).module.forms == ("patches",) * 6
+    assert suited_forms(cifar, 1000) == ("patches",) * 6 and calls[1:] == ["64x32x32x32 to 32"]
 
 
-def test_usual_forms_are_not_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usual_forms_are_not_written_down(cifar: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network with them is the network as it is; and few channels leave no choice, so nothing is measured."""
+    fmnist = network_for(build_model("fmnist_cnn", 10), (28, 28), np.dtype(np.uint8))
     calls = list[str]()
     monkeypatch.setenv("CLUSTPSI_CACHE", str(tmp_path))
     monkeypatch.setattr(forms, "measure", measured("winograd", calls))
-    assert suited_forms(CIFAR, 32) == () and calls == []  # as the tests' environment has it
+    assert suited_forms(cifar, 32) == () and calls == []  # as the tests' environment has it
     monkeypatch.delenv(forms.VARIABLE)
-    assert suited_forms(CIFAR, 32) == () and len(calls) == 1
-    assert suited_forms(FMNIST, 32) == () and len(calls) == 1
-    assert with_forms(CIFAR, ()) is CIFAR
-    assert [each.usual for each in forms.convolutions(CIFAR, 2)] == ["patches", *["winograd"] * 5]
-    assert [each.shape for each in forms.convolutions(FMNIST, 2)] == [(1, 28, 28, 2), (8, 14, 14, 2), (16, 7, 7, 2)]
+    assert suited_forms(cifar, 32) == () and len(calls) == 1
+    assert suited_forms(fmnist, 32) == () and len(calls) == 1
+    assert with_forms(cifar, ()) is cifar
+    assert [each.usual for each in forms.convolutions(cifar, 2)] == ["patches", *["winograd"] * 5]
+    assert [each.shape for each in forms.convolutions(fmnist, 2)] == [(1, 28, 28, 2), (8, 14, 14, 2), (16, 7, 7, 2)]
 
 
-def test_other_values_of_the_variable_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_values_of_the_variable_are_refused(cifar: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(forms.VARIABLE, "fast")
     with pytest.raises(ClustPSIError, match="CLUSTPSI_CONVOLUTIONS is 'fast': it can only be 'usual', or not set"):
-        suited_forms(CIFAR, 32)
+        suited_forms(cifar, 32)

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -79,6 +78,9 @@ def get(
     quiet: Quiet = False,
 ) -> None:
     """Download a data set, or say what to fetch by hand. An interrupted download continues where it stopped."""
+    # Imported here because bars are slow to load, and --help needs none.
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
     from clustpsi.datasets.download import fetch
 
     entry = _entry(name)

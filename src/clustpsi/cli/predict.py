@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from clustpsi.cli.notes import Quiet, notes
 from clustpsi.cli.options import config_options, with_options
@@ -79,6 +78,8 @@ def command(
         raise ClustPSIError("--label names the column of labels and --ignore-label leaves it aside: give one of them")
 
     # Imported here because pandas and JAX are slow to load, and neither --help nor a mistake needs them.
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     from clustpsi.saved.file import load_model
     from clustpsi.saved.rows import FilePrediction, Reading
 

@@ -13,7 +13,6 @@ import numpy as np
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from clustpsi.cli.lists import parse_seeds, texts
@@ -186,6 +185,9 @@ class Watcher:
     """Shows the current run, its accuracy and the remaining time: live on a terminal, elsewhere as lines."""
 
     def __init__(self, told: Console, configs: Sequence[Config]) -> None:
+        # Imported here because bars are slow to load, and --help needs none.
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
         self.console = told
         self.live = told.is_terminal and not told.quiet
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
