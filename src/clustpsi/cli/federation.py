@@ -10,7 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from clustpsi.cli.notes import Quiet, notes
-from clustpsi.cli.options import Methods, chosen_methods, config_options, method_options, with_options
+from clustpsi.cli.options import (
+    Methods,
+    chosen_methods,
+    complete_datasets,
+    config_options,
+    method_options,
+    with_options,
+)
 from clustpsi.datasets.files import is_file_name
 from clustpsi.errors import ClustPSIError
 from clustpsi.printing import console, print_table, printable
@@ -53,9 +60,12 @@ def up(
         str | None,
         typer.Option(
             help=f"Files of the nodes; {PLACE} stands for the node's number, from 0 or 1 on (site-{PLACE}.csv). "
-            "Without it the nodes share --dataset, a named data set."
+            "Without it the nodes share --dataset."
         ),
     ] = None,
+    dataset: Annotated[
+        str, typer.Option(help="Named data set that nodes without files share.", autocompletion=complete_datasets)
+    ] = "digits",
     agg_method: Methods = "clust_psi_pfl",
     output: Output = Path("runs"),
     port: Annotated[
@@ -82,6 +92,7 @@ def up(
     All processes listen on the loopback address only, and end with this command, however it ends.
     """
     told = notes(quiet)
+    options["dataset"] = dataset
     base, files = _chosen_data(options, data, nodes)
     number = nodes or (len(files) if files else 4)
     configs = _configs(base, agg_method, options, None if files else number)
