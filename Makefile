@@ -5,12 +5,13 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 LOWEST = .venv-lowest
 BENCH = .venv-bench
+QUICK = not slow and not cluster
 
 # What one process of the tests has compiled from Python, the next one reads.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install develop test test-slow test-lowest mutants bench bench-quick lint types check docs dist clean
+.PHONY: help demo install develop test test-cluster test-slow test-lowest mutants bench bench-quick lint types check docs dist clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
@@ -37,7 +38,10 @@ $(VENV)/.documented: $(VENV)/.installed
 	@touch $@
 
 test: develop  ## the tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "$(QUICK)"
+
+test-cluster: develop  ## the tests that start Flower's programs or a Ray cluster
+	$(BIN)/python -m pytest -m cluster
 
 test-slow: develop  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
@@ -53,7 +57,8 @@ $(LOWEST)/.developed: pyproject.toml constraints.txt
 	@touch $@
 
 test-lowest: $(LOWEST)/.developed  ## the tests, with the lowest versions of all dependencies, in .venv-lowest
-	$(LOWEST)/bin/python -m pytest -m "not slow"
+	$(LOWEST)/bin/python -m pytest -m "$(QUICK)"
+	$(LOWEST)/bin/python -m pytest -m cluster
 
 # PyTorch comes first and stays what it is: what peers ask for would be a larger build of another version.
 BENCH_PIP = $(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --constraint benchmarks/peers/torch.txt

@@ -40,7 +40,7 @@ def _nobody_cuts_the_power() -> Iterator[None]:
 
 
 # One worker has a file.  These come first: they mostly wait for other processes, while the other workers compute.
-WAITING = ("flower/test_deployed.py", "explorer/test_page.py", "experiments/test_sweep.py", "runs/test_kills.py")
+WAITING = ("explorer/test_page.py", "experiments/test_sweep.py", "runs/test_kills.py")
 # Then those that compute for long, so that no worker is left with one of them at the end.
 LONG = ("engine/test_simulator.py", "models/test_models.py", "report/test_figures.py", "saved/test_exact.py")
 FIRST = {Path(__file__).parent / name: place for place, name in enumerate((*WAITING, *LONG))}

@@ -418,6 +418,7 @@ def test_a_ray_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:
         RayWorkers("127.0.0.1:1", Store(tmp_path))
 
 
+@pytest.mark.cluster
 def test_a_sweep_on_ray_survives_the_loss_of_a_worker_and_gives_the_same_bits(straight: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     small = [*SMALL[SMALL.index("--similarity") :], "--output", str(tmp_path), "--ray", "local", "--workers", "2"]

@@ -109,6 +109,7 @@ def check_same(output: Path, simulated: RunFolder) -> None:
     assert ours.clients().equals(theirs.clients())
 
 
+@pytest.mark.cluster
 def test_a_deployed_run_gives_what_the_simulator_gives(tmp_path: Path) -> None:
     up = Up(tmp_path / "runs", "--save-models")
     assert up.end() == 0, up.log.read_text()

@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
+import os
 import signal
 import time
 import traceback
@@ -101,10 +102,13 @@ class Worker:
 
 
 class Processes:
-    """Workers as processes of this machine; each is fresh (spawned), because JAX does not survive a fork."""
+    """Workers as processes of this machine; each is fresh (spawned), because JAX does not survive a fork.
 
-    def __init__(self, size: int, store: Store, data_dir: Path | None = None) -> None:
-        self.size, self.store, self.data_dir = size, store, data_dir
+    ``niceness`` is how far they stand back for other processes, on systems that know such a thing.
+    """
+
+    def __init__(self, size: int, store: Store, data_dir: Path | None = None, niceness: int = 0) -> None:
+        self.size, self.store, self.data_dir, self.niceness = size, store, data_dir, niceness
         self._context = multiprocessing.get_context("spawn")
         self._workers: dict[int, tuple[Any, multiprocessing.connection.Connection]] = {}
 
@@ -113,7 +117,8 @@ class Processes:
             self._bury(worker)
         if worker not in self._workers:
             ours, theirs = self._context.Pipe()
-            process = self._context.Process(target=_serve, args=(theirs, self.store, self.data_dir), daemon=True)
+            given = (theirs, self.store, self.data_dir, self.niceness)
+            process = self._context.Process(target=_serve, args=given, daemon=True)
             with _sigint_blocked():  # in the new process too, which would print a traceback while it imports
                 process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
@@ -160,8 +165,10 @@ def _sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: Path | None) -> None:
+def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: Path | None, niceness: int) -> None:
     """A worker process: runs in, events out, until the sweep is gone."""
+    if niceness and hasattr(os, "nice"):
+        os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what it means
     shown = warnings.showwarning
 

@@ -24,6 +24,7 @@ MOST_AT_ONCE = 4
 PATIENCE = 0.5  # seconds between checks of a process, or of a run that another tab computes
 MOST_POINTS = 400  # points of a curve: more than a screen can show, and few enough to send twice a second
 REMEMBERED = 32  # jobs that are remembered after their end
+NICENESS = 10  # of what trains: the page should answer meanwhile
 
 
 @dataclass
@@ -84,7 +85,7 @@ class Job:
         return found
 
     def _work(self) -> None:
-        pool = Processes(1, self.store, self.library.data_dir)
+        pool = Processes(1, self.store, self.library.data_dir, NICENESS)
         try:
             dataset = self.library.dataset(self.settings)
             for method in self.methods:
