@@ -833,9 +833,11 @@ def test_prior_pfl_uses_smoothed_training_counts() -> None:
 
 
 def test_prior_pfl_without_anything_to_learn_keeps_its_model() -> None:
-    server = Server(counts=np.array([[10, 0], [0, 10]]))
-    first, last = play(PriorPFL(), make_setting([10, 10], num_rounds=1), server, 1)
+    server, setting = Server(counts=np.array([[10, 0], [0, 10]])), make_setting([10, 10], num_rounds=1)
+    first, last = play(PriorPFL(), setting, server, 1)
     assert last.models[0] == first.models[0] and not server.trained
+    deployed = PriorPFL().deploy(setting, last)
+    assert deployed.scale is not None and deployed.scale.tolist() == [0, 0]  # and the model has no say
 
 
 COUNTS = np.array([[6, 4], [5, 5], [8, 2], [3, 7], [9, 1], [4, 6], [7, 3], [2, 8], [10, 0]])
@@ -969,6 +971,18 @@ def test_prior_pfl_goes_back_to_a_model_that_was_clearly_better() -> None:
         assert states[-1].memory["model_of_round"] == of_round and states[-1].parts == ()
         kept = play(PriorPFL(personal=False, earlier=False), setting, Worse(counts=COUNTS), 20)[-1]
         assert kept.memory["model_of_round"] == 20
+
+
+def test_prior_pfl_goes_back_to_the_best_of_several_earlier_models() -> None:
+    class Judged(Judging):
+        excess = (1.0, 0.0, 2.0, 3.0)  # of the models of rounds 10, 20, 30 and 40, for each client
+
+        def readings(self, order: HeldOutLosses) -> Any:
+            return super().readings(order) + self.excess[len(self.asked) - 1]
+
+    states = play(PriorPFL(personal=False), make_setting([10] * 9, num_rounds=40), Judged(counts=COUNTS), 40)
+    assert states[-1].memory["model_of_round"] == 20
+    np.testing.assert_array_equal(states[-1].models[0].parameters, states[20].models[0].parameters)
 
 
 def test_one_class_in_all_is_what_everybody_gets() -> None:

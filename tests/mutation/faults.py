@@ -378,7 +378,7 @@ faults(
 )
 faults(
     "methods/prior_pfl.py",
-    "tests/methods/test_rules.py tests/methods/test_runs.py -k prior",
+    "tests/methods/test_rules.py tests/methods/test_runs.py -k prior or reading or calibration",
     ("prior-single-class-clients-train", "setting, state, drawn)) > 0]", "setting, state, drawn)) >= 0]"),
     ("prior-weights-without-impurity", "counts.sum(axis=1) * impurity(counts)", "counts.sum(axis=1)"),
     ("prior-weights-without-size", "counts.sum(axis=1) * impurity(counts)", "impurity(counts)"),

@@ -61,15 +61,16 @@ def test_a_mean_of_models_without_weight_is_none_and_such_models_leave_others_as
 
 def test_a_parameter_is_averaged_over_those_who_moved_it() -> None:
     start = model([1, 1, 1, 1, 1, 1, 1, 1, 1], [0])
-    few, many = model([3, 1, 1, 1, 1, 1, 1, 1, 1], [2]), model([9, 2, 3, 4, 5, 6, 7, 8, 1], [8])
+    first, last = model([3, 1, 1, 1, 1, 1, 1, 1, 1], [2]), model([1, 1, 1, 1, 1, 1, 1, 1, 9], [4])
     mean = MoversMean(start)
     assert mean.result() is None
-    mean.add(few, 2.0)  # by index, because it moved little
-    mean.add(many, 1.0)
+    mean.add(first, 2.0)  # by index, because it moved little
+    mean.add(last, 2.0)
+    mean.add(model([9, 2, 3, 4, 5, 6, 7, 1, 1], [8]), 1.0)  # which moved neither of the last two
     mean.add(model([np.inf] * 9, [np.nan]), 0.0)
     result = mean.result()
     assert result is not None
-    assert result.parameters.tolist() == [5, 2, 3, 4, 5, 6, 7, 8, 1] and result.buffers.tolist() == [4]
+    assert result.parameters.tolist() == [5, 2, 3, 4, 5, 6, 7, 1, 9] and result.buffers.tolist() == [4]
     assert result.parameters.dtype == np.float32
 
 
