@@ -223,6 +223,13 @@ def test_no_more_clusters_than_distinct_clients_and_it_is_said() -> None:
     assert sorted(set(fitted.labels_)) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("labels", [[1, 1, 0, 0], [0, 1, 1, 1], [5, 5, 2, 2]])
+def test_clusters_are_settled_and_numbered_by_their_centres(labels: list[int]) -> None:
+    points, weights = np.array([[0.0], [1.0], [10.0], [11.0]]), np.array([1, 3, 2, 2])
+    found, centers = clustpsi.clustering._settle(points, weights, np.array(labels))
+    assert found.tolist() == [0, 0, 1, 1] and centers.tolist() == [[0.75], [10.5]]
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(4, 25), st.integers(2, 4), st.integers(1, 12), st.sampled_from(["psi", "signed"]), st.integers(0, 2**31)

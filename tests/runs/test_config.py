@@ -56,6 +56,14 @@ def test_equal_readings_are_equal_runs() -> None:
         Config(min_class=1)
 
 
+def test_a_method_in_other_words_is_not_another_run() -> None:
+    for words, same in (
+        ("fedprox:mu=0.01", "fedprox"),
+        ("clust_psi_pfl:min_wpsi=0.10:psi_features=signed", "clust_psi_pfl:psi_features=signed:min_wpsi=0.1"),
+    ):
+        assert Config(agg_method=words).checked() == Config(agg_method=same).checked()
+
+
 def test_finding_33_folders_of_files_with_long_names_have_names_that_fit() -> None:
     run = Config(dataset="x" * 251 + ".csv", label="y", agg_method="fedavg").checked()
     assert len(run.folder_name) < 200
