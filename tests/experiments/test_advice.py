@@ -90,6 +90,15 @@ def test_a_rule_is_not_judged_on_what_it_was_learned_from() -> None:
     )
 
 
+def test_data_sets_count_the_same_however_many_cells_they_have() -> None:
+    """Alone is best in the five cells of one data set, and clusters in the one of each of two others."""
+    cells = made_cells(np.array(["local"] * 5 + ["clust_psi_pfl"] * 2), np.full(7, 0.5))
+    cells["dataset"] = [*"aaaaa", "b", "c"]
+    for name in MEASURES:
+        cells[name] = 0.5  # which tells nothing
+    assert fit(cells, tuple(METHODS)).below == "clust_psi_pfl"
+
+
 def test_measures_of_counts_are_those_of_runs() -> None:
     values = measure([[9, 1], [2, 8]])
     assert set(values) == set(MEASURES)

@@ -164,6 +164,23 @@ def test_a_worker_stays_in_its_cell_and_the_last_cell_is_shared(tmp_path: Path) 
     assert {worker for worker, _ in shared.seen} == {0, 1}
 
 
+def test_a_cell_stays_with_its_worker_between_two_runs(tmp_path: Path) -> None:
+    class Together(Script):
+        """Whatever is under way ends at the same time."""
+
+        def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+            for _ in range(len(self.waiting)):
+                yield from super().events(timeout)
+
+    store, runs = Store(tmp_path), some_runs(dirichlet=[50, 0.3, 0.7], agg_method="fedavg,local,clust_psi_pfl,fedprox")
+    for config in runs[:2]:
+        finish(store, config)
+    pool = Together(store, size=2)
+    Sweep(runs, store).go(pool)
+    levels = {worker: [run.non_iid_param for at, run in pool.seen if at == worker][:4] for worker in (0, 1)}
+    assert levels == {0: [50, 50, 0.7, 0.7], 1: [0.3] * 4}
+
+
 def test_finished_runs_are_never_submitted_again(tmp_path: Path) -> None:
     store, runs = Store(tmp_path), some_runs()
     for config in runs[:4]:

@@ -1112,7 +1112,9 @@ faults(
         "sweep-workers-hop-between-cells",
         "cell = cells[worker] if cells.get(worker) in self._pending else next(free, fullest)",
         "cell = next(free, fullest)",
+        "cells are opened in their order, so whatever has runs left before a worker's own is another's",
     ),
+    ("sweep-cells-between-runs-are-free", "if other != worker}", "if other in self.running}"),
 )
 
 # ------------------------------------------------------------------------------------------- tables of the user's own

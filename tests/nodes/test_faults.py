@@ -155,6 +155,7 @@ def test_too_few_nodes_with_usable_counts_is_a_sentence(tmp_path: Path) -> None:
         (lambda values: values._replace(loss=values.loss * np.nan), "its loss are not finite"),
         (lambda values: values._replace(correct=values.actual + 1), "its test results contradict each other"),
         (lambda values: values._replace(predicted=values.predicted + 1), "its test results contradict each other"),
+        (lambda values: values._replace(actual=values.actual[:, :9]), "its actual have shape (1, 9) and not (1, 10)"),
         (lambda values: values.actual, "its answer is malformed: it is not what the order asks for"),
     ],
 )

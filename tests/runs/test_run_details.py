@@ -12,6 +12,7 @@ import pytest
 from clustpsi.datasets import load_dataset
 from clustpsi.engine import Simulator
 from clustpsi.errors import ClustPSIError
+from clustpsi.files import UNFINISHED
 from clustpsi.orders import LabelCounts, Order, Train
 from clustpsi.runs.cell import Cell, open_cell, open_federation
 from clustpsi.runs.config import Config
@@ -162,6 +163,15 @@ def test_a_fresh_run_begins_with_round_0_whatever_is_in_the_folder(
         run(TINY, store, cell=cell, watch=lambda now, rounds=rounds: rounds.append(now.round), **options)
         seen[name] = list(dict.fromkeys(rounds))
     assert seen == {"resumed": [2, 3, 4], "fresh": [0, 1, 2, 3, 4]}
+
+
+def test_what_a_process_left_half_written_goes_when_the_run_is_next_worked_on(cell: Cell, tmp_path: Path) -> None:
+    folder = run(TINY, Store(tmp_path), cell=cell)
+    left = [folder / f".rounds.csv.1{UNFINISHED}", folder / "checkpoint.npz"]
+    for path in left:
+        path.write_bytes(b"half")
+    with folder.locked():
+        assert not any(path.exists() for path in left) and folder.finished
 
 
 def test_a_fresh_run_leaves_files_that_are_not_its_own(cell: Cell, tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.datasets.files import DataMissing, data_folder, is_file_name
-from clustpsi.datasets.labels import Name
-from clustpsi.datasets.tables import from_arrays, from_table
 from clustpsi.errors import ClustPSIError, unknown_name
+
+if TYPE_CHECKING:
+    from clustpsi.datasets.base import Dataset
+    from clustpsi.datasets.labels import Name
+    from clustpsi.datasets.tables import from_arrays, from_table
+
+# Loaded when they are first used: the command line's help needs only the data sets' names.
+_HOMES = {"Dataset": "base", "from_arrays": "tables", "from_table": "tables"}
 
 __all__ = [
     "DATASETS",
@@ -23,13 +28,19 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clustpsi.datasets' has no attribute {name!r}")
+    return getattr(import_module(f"clustpsi.datasets.{_HOMES[name]}"), name)
+
+
 def load_dataset(
     name_or_path: str | Path,
     *,
     data_dir: str | Path | None = None,
-    label: Name | None = None,
+    label: "Name | None" = None,
     **reading: Any,
-) -> Dataset:
+) -> "Dataset":
     """Load a data set by name, or the user's own from a file.
 
     Parameters
@@ -56,5 +67,7 @@ def load_dataset(
         dataset: Dataset = import_module(f"clustpsi.datasets.{name}").load(data_folder(data_dir) / name)
         return dataset
     if is_file_name(name):
+        from clustpsi.datasets.tables import from_table
+
         return from_table(name, label=label, **reading)
     raise unknown_name("dataset", name, DATASETS)

@@ -23,7 +23,6 @@ import platformdirs
 from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, nearest
 from clustpsi.exact import read_exact_csv
-from clustpsi.features.written import NUMBER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,6 +182,8 @@ def too_large(path: Path, limit: int) -> ClustPSIError:
 
 def check_header(path: Path | str, header: Sequence[str], needed: Iterable[str] = ()) -> None:
     """Raise if a header has a column twice or lacks a needed column."""
+    from clustpsi.features.written import NUMBER  # here, because it loads all kinds of features
+
     numbers = [name for name in header if NUMBER.fullmatch(name)]
     hint = "; if these are values, the file has no header line: give --no-header (no_header=True in Python)"
     hint = "" if numbers == [str(place) for place in range(len(numbers))] else hint

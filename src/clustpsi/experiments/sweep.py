@@ -131,10 +131,10 @@ class Sweep:
         return sum(pace * rounds for pace, rounds in paces if pace is not None) / self._num_workers
 
     def _next(self, worker: int, cells: dict[int, Any]) -> Config | None:
-        """A run for a worker: of its own cell, else of an idle cell, else of the cell with most runs left."""
+        """A run for a worker: of its own cell, else of one that nobody has open, else of that with most runs left."""
         while self._pending:
-            busy = {cells[other] for other in self.running}
-            free = (cell for cell in self._pending if cell not in busy)
+            others = {cell for other, cell in cells.items() if other != worker}
+            free = (cell for cell in self._pending if cell not in others)
             fullest = max(self._pending, key=lambda cell: len(self._pending[cell]))
             cell = cells[worker] if cells.get(worker) in self._pending else next(free, fullest)
             config = self._pending[cell].pop(0)
