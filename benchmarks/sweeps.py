@@ -1,6 +1,7 @@
 """Runs per hour of a sweep, what a run costs besides its training, and the same sweep on a Ray cluster of two nodes.
 
-    python benchmarks/sweeps.py [--dataset digits] [--data-dir FOLDER] [--seeds NUMBER] [--num-clients NUMBER] [--local]
+    python benchmarks/sweeps.py [--dataset digits] [--data-dir FOLDER] [--seeds NUMBER] [--num-clients NUMBER]
+                                [--dirichlet ALPHA] [--local]
 
 Three methods and some seeds, 40 rounds, one process per core.  A sweep of a single seed per core is timed too: what it
 takes less than the whole sweep is what the other runs take, so start and compilation, which every process has once, can
@@ -109,9 +110,10 @@ def main() -> None:
     parser.add_argument("--data-dir", help="folder of the data sets")
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--num-clients", default="20")
+    parser.add_argument("--dirichlet", default="0.1", help="alpha of the partition (ACSIncome has none at 0.1)")
     parser.add_argument("--local", action="store_true", help="without Ray")
     options = parser.parse_args()
-    arguments = ["--dataset", options.dataset, "--num-clients", options.num_clients]
+    arguments = ["--dataset", options.dataset, "--num-clients", options.num_clients, "--dirichlet", options.dirichlet]
     arguments += [] if options.data_dir is None else ["--data-dir", options.data_dir]
     cores = len(os.sched_getaffinity(0))
     print(f"{options.dataset}, {options.num_clients} clients, {cores} cores, load average {os.getloadavg()[0]:.1f}\n")
