@@ -1,5 +1,6 @@
 """What all tests share: profiles, signals, fixtures."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -22,6 +23,15 @@ os.environ["CLUSTPSI_CONVOLUTIONS"] = "usual"
 # Whoever starts the tests in the background may have Ctrl-C ignored, which all processes of the tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# All that is imported stays: looking for garbage among it, again and again, would take a tenth of the time.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
