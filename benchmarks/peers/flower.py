@@ -5,6 +5,7 @@ import sys
 import tempfile
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_DEDUP_LOGS": "0"}
+os.environ["RAY_ADDRESS"] = "local"  # whatever cluster there is, or was and left its address
 os.environ.setdefault("FLWR_HOME", tempfile.mkdtemp(prefix="flower-"))
 
 from flwr.app import ArrayRecord, ConfigRecord, Context

@@ -96,6 +96,13 @@ def test_finding_34_names_in_errors(
     assert r"[/b]\x1b[31m" in (shown.err + shown.out) and not CONTROL.search(shown.out + shown.err)
 
 
+@pytest.mark.parametrize("arguments", [["sweep", "more\x92"], ["sweep", "--\x92"], ["\x92"], ["table", "\x92"]])
+def test_finding_34_arguments_that_no_command_takes(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert clustpsi(*arguments) == 2
+    shown = capsys.readouterr().err
+    assert r"\x92" in shown and not CONTROL.search(shown)
+
+
 def test_finding_13_no_table_is_cut_in_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,10 +1,14 @@
 """All commands as one program."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from clustpsi.cli import (
     data,
@@ -23,8 +27,34 @@ from clustpsi.cli import (
     table,
     tune,
 )
+from clustpsi.printing import printable
+
+
+class _Program(TyperGroup):
+    """All commands; what is wrong with an argument is said without its control characters."""
+
+    def make_context(self, *given: Any, **more: Any) -> click.Context:
+        with _printable_errors():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _printable_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        said = error.format_message()
+        if said == printable(said):
+            raise
+        raise click.UsageError(printable(said), error.ctx) from None
+
 
 app = typer.Typer(
+    cls=_Program,
     name="clustpsi",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
