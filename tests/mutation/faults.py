@@ -1074,6 +1074,10 @@ faults(
         "            lock.release()\n",
         "            lock.release()\n            self._lock_file.unlink(missing_ok=True)\n",
     ),
+)
+faults(
+    "runs/store.py",
+    "tests/runs/test_run_details.py -k half_written",
     ("store-left-overs-stay", "            self._remove_left_overs()\n", ""),
 )
 faults(

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.printing import counted
 from clustpsi.report.sheet import Entry, Line, Sheet
 from clustpsi.report.significance import FEWEST_PAIRS, LEVEL, holm, paired_t_test, reference_among
 from clustpsi.report.tables import (
@@ -71,7 +72,7 @@ def best_table(
     notes = [
         f"lines: {SCORES[score].title.lower()}, its difference from the best other method's over the same seeds and p "
         "of a paired t-test, that method",
-        f"bold: better, or (!) worse, with p < {LEVEL} after Holm's correction for {len(cells)} cells",
+        f"bold: better, or (!) worse, with p < {LEVEL} after Holm's correction for {counted(len(cells), 'cell')}",
         *([f"p -: untested, with fewer than {FEWEST_PAIRS} seeds or a difference that does not vary"]
           if (cells["verdict"] == "untested").any() else []),
         *notes,
