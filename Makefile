@@ -73,6 +73,7 @@ $(BENCH)/.peers: $(BENCH)/.loop
 	-$(BENCH_PIP) 'flwr[simulation]==1.41.0'
 	-$(BENCH_PIP) 'pfl[pytorch]==0.6.0'
 	-$(BENCH_PIP) fedlab==1.3.0
+	-$(BENCH_PIP) h5py  # which PFLlib imports, and its checkout does not bring
 	@touch $@
 
 bench: $(BENCH)/.peers  ## the same training here and in other frameworks, half an hour (docs/benchmarks.md)
