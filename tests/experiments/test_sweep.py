@@ -376,6 +376,20 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path: Path, straigh
     assert ours == {key: value for key, value in contents(straight).items() if key.startswith(name)}
 
 
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="this system has no priorities of processes")
+def test_workers_stand_back_as_far_as_they_are_told(tmp_path: Path) -> None:
+    store, (config,) = Store(tmp_path), identified(TINY)
+    pool, own = Processes(1, store, niceness=3), os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        pool.submit(0, config)
+        patience = time.monotonic() + 120
+        while os.getpriority(os.PRIO_PROCESS, pool._workers[0][0].pid) != own + 3:
+            assert time.monotonic() < patience
+            time.sleep(0.01)
+    finally:
+        pool.close()
+
+
 def test_an_infeasible_or_failing_run_says_why(tmp_path: Path) -> None:
     (config,) = identified(TINY | {"num_clients": 500})
     assert Worker(None).execute(config, Store(tmp_path)).status == "infeasible"
