@@ -11,6 +11,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for, softmax_regression
+from clustpsi.engine.own_words import OwnWords
 from clustpsi.engine.training import local_training
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import as_they_are
@@ -290,10 +291,21 @@ def texts() -> Federation:
     return Federation(dataset, tuple(own[1:] for own in rows), tuple(own[:1] for own in rows), tuple("abcd"))
 
 
-@pytest.mark.parametrize(("model", "mu"), [("embedding_mlp", 0.0), ("embedding_mlp", 0.5), ("lstm", 0.0)])
-def test_training_over_a_clients_own_words_is_training_over_all(texts: Federation, model: str, mu: float) -> None:
-    simulator, over_all = (simulate(texts, model, lanes=lanes, local_epochs=1) for lanes in (None, 2))
+def own_words_or_all(texts: Federation, model: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Simulator, Simulator]:
+    """Training over own words, which the last client has no use for, and over all: its program, for everybody."""
+    simulator = simulate(texts, model, local_epochs=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(OwnWords, "of", lambda *_: None)
+        over_all = simulate(texts, model, local_epochs=1)
     assert over_all.work._own_words is None
+    return simulator, over_all
+
+
+@pytest.mark.parametrize(("model", "mu"), [("embedding_mlp", 0.0), ("embedding_mlp", 0.5), ("lstm", 0.0)])
+def test_training_over_a_clients_own_words_is_training_over_all(
+    texts: Federation, model: str, mu: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator, over_all = own_words_or_all(texts, model, monkeypatch)
     words = simulator.work._own_words
     assert words is not None
     assert [network.module.vocabulary for network in words.networks] == [64, 64, 64, 10_002]
@@ -310,8 +322,10 @@ def test_training_over_a_clients_own_words_is_training_over_all(texts: Federatio
         np.testing.assert_array_equal(before, after)
 
 
-def test_an_anchor_apart_from_the_start_moves_the_other_words_too(texts: Federation) -> None:
-    simulator, over_all = (simulate(texts, "embedding_mlp", lanes=lanes, local_epochs=1) for lanes in (None, 2))
+def test_an_anchor_apart_from_the_start_moves_the_other_words_too(
+    texts: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulator, over_all = own_words_or_all(texts, "embedding_mlp", monkeypatch)
     start, anchor = simulator.initial(0), simulator.initial(1)
     order = Train(np.array([0, 1]), start, proximal=1.0, anchors=[anchor, anchor])
     reply, expected = simulator.serve(order, 1).mean, over_all.serve(order, 1).mean
