@@ -1,7 +1,7 @@
 """The runs behind the page of results, one row each, as ``clustpsi table runs`` writes them.
 
 There is a file for each grid: one for each data set of the paper and for ``digits``, and others about variants:
-``amazon_prior``, ``fmnist_prior``, ``sgd`` and ``smoothing``.
+``amazon_prior``, ``fmnist_prior``, ``serengeti_prior``, ``sgd`` and ``smoothing``.
 They are part of the package so that an installed copy can show them and compare with them.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Names of the grids.
-GRIDS = (*DATASETS, "digits", "amazon_prior", "fmnist_prior", "sgd", "smoothing")
+GRIDS = (*DATASETS, "digits", "amazon_prior", "fmnist_prior", "serengeti_prior", "sgd", "smoothing")
 
 
 def recorded_runs(grid: str) -> "pd.DataFrame":
