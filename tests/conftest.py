@@ -49,18 +49,11 @@ def _nobody_cuts_the_power() -> Iterator[None]:
         yield
 
 
-# One worker has a file.  Long files come first, so that no worker is left with one at the end.  Those that mostly
-# wait for other processes stand between those that compute: together they would leave the cores idle.
-LONG = (
-    "explorer/test_page.py",  # waits
-    "engine/test_simulator.py",
-    "models/test_models.py",
-    "experiments/test_sweep.py",  # waits
-    "saved/test_exact.py",
-    "runs/test_kills.py",  # waits
-    "report/test_figures.py",
-)
-FIRST = {Path(__file__).parent / name: place for place, name in enumerate(LONG)}
+# One worker has a file.  These come first: they mostly wait for other processes, while the other workers compute.
+WAITING = ("explorer/test_page.py", "experiments/test_sweep.py", "runs/test_kills.py")
+# Then those that compute for long, so that no worker is left with one of them at the end.
+LONG = ("engine/test_simulator.py", "models/test_models.py", "report/test_figures.py", "saved/test_exact.py")
+FIRST = {Path(__file__).parent / name: place for place, name in enumerate((*WAITING, *LONG))}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
