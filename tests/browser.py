@@ -1,4 +1,7 @@
-"""A real browser for tests of pages: Debian's Chromium, driven by Playwright; tests are skipped where there is none."""
+"""A real browser for tests of pages: Debian's Chromium, driven by Playwright; tests are skipped where there is none.
+
+Its headless shell, which has the engine and no windows, takes half of the time and is preferred.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -11,8 +14,9 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None)
-WHY_NOT = "there is no Chromium to open pages with: apt-get install chromium"
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
+WHY_NOT = "there is no Chromium to open pages with: apt-get install chromium-headless-shell"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from jax import lax
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, network_for
+from clustpsi.engine.runtime import compiled
 from clustpsi.engine.training import make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import as_they_are
@@ -39,7 +40,7 @@ def random_rows(rng, shape, dtype, number):
 
 
 def applied(module, *arguments, seed=0, **options):
-    return jax.jit(lambda: module.init_with_output(jax.random.key(seed), *arguments, **options))()
+    return compiled(lambda: module.init_with_output(jax.random.key(seed), *arguments, **options))()
 
 
 @pytest.mark.parametrize(("name", "shape", "dtype", "classes", "parameters", "buffers"), SIZES)
@@ -100,11 +101,11 @@ def test_convolution_equals_the_native_one_with_its_gradients(channels, features
         return all_three
 
     # Optimizing the programs takes longer than all else here, and changes nothing but rounding.
-    compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-    expected = compiled(results(native))(x, kernel, cotangent)
-    side_by_side = compiled(jax.vmap(results(ours)))(*(jnp.stack([a, 2 * a]) for a in (x, kernel, cotangent)))
+    quickly = partial(compiled, xla_backend_optimization_level=0)
+    expected = quickly(results(native))(x, kernel, cotangent)
+    side_by_side = quickly(jax.vmap(results(ours)))(*(jnp.stack([a, 2 * a]) for a in (x, kernel, cotangent)))
     for result, lanes, reference in zip(
-        compiled(results(ours))(x, kernel, cotangent), side_by_side, expected, strict=True
+        quickly(results(ours))(x, kernel, cotangent), side_by_side, expected, strict=True
     ):
         tolerance = 2e-6 * float(jnp.abs(reference).max())
         np.testing.assert_allclose(result, reference, rtol=0, atol=tolerance)
@@ -155,7 +156,7 @@ def test_batch_norm_leaves_masked_rows_out(shape):
     mask = jnp.arange(8) < 5
     module = BatchNorm()
     _, variables = applied(module, full, train=False, mask=None)
-    normalize = jax.jit(partial(module.apply, train=True, mutable=["batch_stats"]))
+    normalize = compiled(partial(module.apply, train=True, mutable=["batch_stats"]))
     masked, updated = normalize(variables, full, mask=mask)
     short, expected = normalize(variables, full[:5], mask=jnp.ones(5, bool))
     np.testing.assert_allclose(masked[:5], short, atol=1e-5)
@@ -190,13 +191,13 @@ def test_dropout_acts_in_training_only(name, shape, dtype):
     x = random_rows(np.random.default_rng(0), shape, dtype, 4)
     start = network.initial(0, 0)
     parameters, buffers = network.parameters_of(start.parameters), network.buffers_of(start.buffers)
-    train = jax.jit(network.train)
+    train = compiled(network.train)
     first, again, other = (
         np.asarray(train(parameters, buffers, x, jnp.ones(4, bool), jax.random.key(key))[0]) for key in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 1e-4
-    assert jax.jit(network.evaluate)(parameters, buffers, x).shape == (4, 2)  # needs no key: nothing is dropped
+    assert compiled(network.evaluate)(parameters, buffers, x).shape == (4, 2)  # needs no key: nothing is dropped
 
 
 def test_lstm_equals_a_plain_loop_and_ignores_padding():
@@ -252,9 +253,9 @@ def test_lstm_has_the_gradients_of_a_plain_loop():
 
     ours = results(lambda inputs, recurrent: last_state(inputs, is_word, recurrent, kept))
     arguments = inputs, recurrent, cotangent
-    side_by_side = jax.jit(jax.vmap(ours))(*(jnp.stack([a, a]) for a in arguments))
+    side_by_side = compiled(jax.vmap(ours))(*(jnp.stack([a, a]) for a in arguments))
     for result, lanes, reference in zip(
-        jax.jit(ours)(*arguments), side_by_side, jax.jit(results(plain))(*arguments), strict=True
+        compiled(ours)(*arguments), side_by_side, compiled(results(plain))(*arguments), strict=True
     ):
         assert float(jnp.abs(reference).max()) > 0.1
         np.testing.assert_allclose(result, reference, rtol=0, atol=1e-6)
@@ -327,7 +328,7 @@ def test_adam_equals_that_of_optax():
     rng, ours, reference = np.random.default_rng(6), make_optimizer("adam", 0.01), optax.adam(0.01)
     parameters = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(4)}
     state, expected_state = ours.init(parameters), reference.init(parameters)
-    update, reference_update = jax.jit(ours.update), jax.jit(reference.update)
+    update, reference_update = compiled(ours.update), compiled(reference.update)
     for scale in (1, 1e-7, 10):  # tiny gradients make epsilon count
         gradient = jax.tree.map(lambda a: jnp.asarray(scale * rng.standard_normal(a.shape), jnp.float32), parameters)  # noqa: B023
         change, state = update(gradient, state)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from clustpsi.engine.network import Network
+from clustpsi.engine.runtime import compiled
 from clustpsi.engine.training import cross_entropy
 
 
@@ -30,7 +31,7 @@ def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
         logits = _read(network, parameters, buffers, features[rows], scale, log_prior)
         return jnp.argmax(logits, axis=-1), cross_entropy(logits, labels[rows])
 
-    return jax.jit(score)
+    return compiled(score)
 
 
 @lru_cache
@@ -42,7 +43,7 @@ def row_probabilities(network: Network) -> Callable[..., jax.Array]:
     ) -> jax.Array:
         return jax.nn.softmax(_read(network, parameters, buffers, features, scale, log_prior))
 
-    return jax.jit(probabilities)
+    return compiled(probabilities)
 
 
 @lru_cache
@@ -52,7 +53,7 @@ def row_logits(network: Network) -> Callable[..., jax.Array]:
     def logits(features: jax.Array, parameters: jax.Array, buffers: jax.Array, rows: jax.Array) -> jax.Array:
         return network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features[rows])
 
-    return jax.jit(logits)
+    return compiled(logits)
 
 
 def _read(

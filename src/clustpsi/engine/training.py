@@ -10,6 +10,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from clustpsi.engine.network import Network, as_vector
+from clustpsi.engine.runtime import compiled
 from clustpsi.errors import unknown_name
 
 ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}
@@ -33,7 +34,7 @@ def adam(lr: float) -> optax.GradientTransformation:
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {"adam": adam, "sgd": optax.sgd}
 
-CPU_OPTIONS = {
+CPU_OPTIONS: dict[str, bool | str] = {
     # Without it XLA copies parameters in every step instead of overwriting them: a sixth of the time of an MLP's step.
     "xla_cpu_copy_insertion_use_region_analysis": True,
     # Without it XLA drops the layers' optimization barriers before it decides what to fuse.
@@ -177,4 +178,4 @@ def local_training(
             return result
         return jax.vmap(train, in_axes=(None, None, 0))(features, labels, jobs)
 
-    return jax.jit(train_lanes, compiler_options=CPU_OPTIONS if jax.default_backend() == "cpu" else None)
+    return compiled(train_lanes, **CPU_OPTIONS)
