@@ -103,7 +103,8 @@ class Sweep:
         looked = time.monotonic()
         try:
             while True:
-                for worker in sorted(range(pool.size), key=self.running.__contains__):  # whoever is idle comes first
+                idle_first = sorted(range(pool.size), key=self.running.__contains__)
+                for worker in idle_first + idle_first:  # a run to do, then one to do next
                     if self._wants_more(worker) and (config := self._next(worker, cells)) is not None:
                         if worker in self.running:
                             self._ahead[worker] = config
