@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.files import check_writable, is_unfinished, write_atomically
+from clustpsi.files import check_writable, for_now, is_unfinished, write_atomically
 from clustpsi.runs.store import RunFolder
 from helpers import clustpsi
 
@@ -126,3 +126,20 @@ def test_finding_30_the_lock_is_exclusive_under_stress(tmp_path: Path) -> None:
     assert sum(int(out) for out, _ in outputs) > 100
     assert not (tmp_path / "run").exists()
     assert clustpsi("table", "runs", str(tmp_path)) == 2
+
+
+@posix
+def test_files_are_on_the_disk_before_they_have_their_name_unless_they_are_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").resolve().suffix)
+    )
+    write_atomically(tmp_path / "kept", lambda file: file.write(b"x"))
+    assert synced == [".tmp", ""]
+    with for_now():
+        write_atomically(tmp_path / "temporary", lambda file: file.write(b"x"))
+    assert len(synced) == 2 and (tmp_path / "temporary").read_bytes() == b"x"
+    write_atomically(tmp_path / "kept", lambda file: file.write(b"y"))
+    assert len(synced) == 4

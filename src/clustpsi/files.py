@@ -5,6 +5,7 @@ written to, never replaced.
 """
 
 import contextlib
+import contextvars
 import errno
 import io
 import os
@@ -17,6 +18,20 @@ from clustpsi.errors import ClustPSIError
 
 # Ends the name of a file that is being written.  What a killed process leaves behind has it and can go.
 UNFINISHED = ".tmp"
+
+
+# Whether files are for now: whoever writes them removes them again.
+_FOR_NOW = contextvars.ContextVar("for now", default=False)
+
+
+@contextlib.contextmanager
+def for_now() -> Iterator[None]:
+    """Files that are written within need not survive a power cut, so nothing waits until they are on the disk."""
+    before = _FOR_NOW.set(True)
+    try:
+        yield
+    finally:
+        _FOR_NOW.reset(before)
 
 
 @contextlib.contextmanager
@@ -45,7 +60,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
                     unfinished.chmod(stat.S_IMODE(mode))
                 write(file)
                 file.flush()
-                os.fsync(file.fileno())
+                _keep(file.fileno())
             os.replace(unfinished, target)  # noqa: PTH105 (the call that the tests stop at)
         except BaseException:
             unfinished.unlink(missing_ok=True)
@@ -101,12 +116,18 @@ def _write_through(target: Path, write: Callable[[BinaryIO], Any]) -> None:
         file.write(content.getvalue())
 
 
+def _keep(descriptor: int) -> None:
+    """Wait until a file or folder is on the disk."""
+    if not _FOR_NOW.get():
+        os.fsync(descriptor)
+
+
 def _keep_names(folder: Path) -> None:
     """Make a folder's new names survive a power cut, where the system supports it."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            _keep(descriptor)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot sync folders
                 raise

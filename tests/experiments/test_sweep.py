@@ -111,19 +111,21 @@ def test_a_grid_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ order and faults
 
 
-def finish(store: Store, config: Config) -> None:
+def finish(store: Store, config: Config, seconds: float = 1.0) -> None:
     """Leave what a finished run leaves, as far as a sweep looks at it."""
     folder = RunFolder(store.root / config.folder_name)
     folder.create(config)
-    write_json(folder / "timing.json", {"seconds": 1.0})
+    write_json(folder / "timing.json", {"seconds": seconds})
     write_json(folder / "summary.json", {})
 
 
 class Script:
     """A pool that plays a part: says how each attempt at a run ends, and finishes the folder if it ends well."""
 
-    def __init__(self, store: Store, size: int = 1, play: Callable[[Config, int], Outcome] | None = None) -> None:
-        self.size, self.store, self.closed = size, store, False
+    def __init__(
+        self, store: Store, size: int = 1, play: Callable[[Config, int], Outcome] | None = None, seconds: float = 1.0
+    ) -> None:
+        self.size, self.store, self.closed, self.seconds = size, store, False, seconds
         self.play = play or (lambda config, attempt: Outcome("finished"))
         self.seen: list[tuple[int, Config]] = []
         self.waiting: list[tuple[int, Config]] = []
@@ -140,7 +142,7 @@ class Script:
         yield worker, Step(1, 2, 0.5)
         outcome = self.play(config, [each for _, each in self.seen].count(config))
         if outcome.status == "finished":
-            finish(self.store, config)
+            finish(self.store, config, self.seconds)
         yield worker, outcome
 
     def close(self) -> None:
@@ -179,6 +181,47 @@ def test_a_cell_stays_with_its_worker_between_two_runs(tmp_path: Path) -> None:
     Sweep(runs, store).go(pool)
     levels = {worker: [run.non_iid_param for at, run in pool.seen if at == worker][:4] for worker in (0, 1)}
     assert levels == {0: [50, 50, 0.7, 0.7], 1: [0.3] * 4}
+
+
+class Queue(Script):
+    """A pool that notes how many runs its workers have when one is given; a worker that dies loses what it had."""
+
+    def submit(self, worker: int, config: Config) -> None:
+        self.most = max(getattr(self, "most", 0), 1 + [at for at, _ in self.waiting].count(worker))
+        super().submit(worker, config)
+
+    def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
+        for worker, event in super().events(timeout):
+            if isinstance(event, Outcome) and event.status == "died":
+                self.waiting = [(at, config) for at, config in self.waiting if at != worker]
+            yield worker, event
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.1, 2), (1.0, 1)])
+def test_a_worker_with_a_short_run_has_the_next_one_already(tmp_path: Path, seconds: float, most: int) -> None:
+    store, runs = Store(tmp_path), some_runs()
+    pool, sweep = Queue(store, seconds=seconds), Sweep(runs, store)
+    sweep.go(pool)
+    assert pool.most == most
+    assert [config for _, config in pool.seen] == runs and sweep.computed == len(sweep.finished) == 6
+
+
+def test_no_run_waits_for_a_worker_while_another_is_idle(tmp_path: Path) -> None:
+    store, runs = Store(tmp_path), some_runs(dirichlet=0.3)
+    finish(store, runs[0], 0.1)  # so the runs are known to be short
+    pool = Queue(store, size=2, seconds=0.1)
+    Sweep(runs, store).go(pool)
+    assert (pool.most, {worker for worker, _ in pool.seen}) == (1, {0, 1})
+
+
+def test_the_next_run_of_a_worker_that_dies_is_done_and_has_not_been_tried(tmp_path: Path) -> None:
+    store, runs = Store(tmp_path), some_runs()
+    died = Outcome("died", "its process was ended by SIGKILL")
+    pool = Queue(store, seconds=0.1, play=lambda config, _: died if config in runs[2:4] else Outcome("finished"))
+    sweep = Sweep(runs, store)
+    sweep.go(pool)
+    assert set(sweep.failed) == set(runs[2:4]) and sweep.finished == {*runs[:2], *runs[4:]}
+    assert pool.most == 2 and [config for _, config in pool.seen].count(runs[3]) == 3  # lost once, tried twice
 
 
 def test_finished_runs_are_never_submitted_again(tmp_path: Path) -> None:
@@ -441,6 +484,26 @@ def test_a_run_that_cannot_even_be_locked_fails_and_is_not_waited_for(
     sweep = Sweep([config], store)
     sweep.go(RayWorkers("local", store, size=1))
     assert "cannot write" in sweep.failed[config]
+
+
+def test_what_a_ray_worker_reports_is_in_the_order_of_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is locked elsewhere is told after the run that the worker got before, not in its place."""
+    ended, actor = (Outcome("failed", "no luck"), {}), SimpleNamespace(remote=lambda *_: "future")
+    ray = SimpleNamespace(init=lambda **_: None, shutdown=lambda: None, kill=lambda _: None, get=lambda _: ended)
+    ray.wait = lambda futures, **_: (futures, [])
+    ray.remote = lambda **_: lambda _: SimpleNamespace(remote=lambda _: SimpleNamespace(execute=actor))
+    ray.exceptions = SimpleNamespace(RayError=OSError)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    store, (ours, theirs) = Store(tmp_path), identified(TINY | {"agg_method": "fedavg,local"})
+    pool = RayWorkers("local", store, size=1)
+    with store.folder(theirs).locked():
+        for config in (ours, theirs):
+            pool.submit(0, config)
+        assert store.folder(ours).is_locked
+        told = [*pool.events(0), *pool.events(0), *pool.events(0)]
+    assert [outcome.status for _, outcome in told if isinstance(outcome, Outcome)] == ["failed", "locked"]
+    assert not store.folder(ours).is_locked
+    pool.close()
 
 
 def test_a_ray_address_where_nobody_answers_is_refused(tmp_path: Path) -> None:

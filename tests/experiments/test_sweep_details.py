@@ -9,7 +9,8 @@ import pytest
 
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Sweep
-from clustpsi.experiments.workers import Event, Outcome, Step, Worker
+from clustpsi.experiments.workers import REPORTS, Event, Outcome, Processes, Step, Worker
+from clustpsi.runs.cell import Cells
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import run
 from clustpsi.runs.sources import Sources
@@ -47,6 +48,36 @@ def test_a_worker_reports_every_round_once(tmp_path: Path) -> None:
     Worker(None).execute(config, Store(tmp_path), steps.append)
     assert [(step.round, step.num_rounds) for step in steps] == [(0, 2), (1, 2), (2, 2)]
     assert steps[-1].accuracy == Store(tmp_path).folder(config).summary()["last"]["global_accuracy"]
+
+
+def test_a_worker_process_reports_few_of_many_short_rounds(tmp_path: Path) -> None:
+    (config,), pool, told = (
+        identified({"seeds_list": 1, "comm_rounds": 300}),
+        Processes(1, Store(tmp_path)),
+        list[Event](),
+    )
+    try:
+        pool.submit(0, config)
+        while not (told and isinstance(told[-1], Outcome)):
+            told += [event for _, event in pool.events(60)]
+    finally:
+        pool.close()
+    seconds = Store(tmp_path).folder(config).timing()["seconds"]
+    assert told[-1] == Outcome("finished") and 1 <= len(told) - 1 <= 2 + seconds * 2 / REPORTS
+    assert len(told) < 300
+
+
+def test_a_worker_does_not_search_twice_for_a_partition_that_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = identified({"num_clients": 500, "seeds_list": 1, "agg_method": "fedavg,local"})
+    (other,) = identified({"seeds_list": 1})
+    worker, store = Worker(None), Store(tmp_path)
+    first = worker.execute(runs[0], store)
+    with monkeypatch.context() as patched:
+        patched.setattr(Cells, "open", lambda *_: pytest.fail("it searches again"))
+        assert worker.execute(runs[1], store) == first and first.status == "infeasible"
+    assert worker.execute(other, store) == Outcome("finished")
 
 
 def test_a_run_that_another_process_holds_is_locked_and_not_failed(tmp_path: Path) -> None:

@@ -1087,6 +1087,8 @@ faults(
     ("files-link-replaced", "target = Path(os.path.realpath(path))\n        unf", "target = path\n        unf"),
     ("files-pipe-replaced", "(not stat.S_ISREG(mode) or path", "(path"),
     ("files-standard-output-replaced", ' or path.absolute().is_relative_to("/dev")', ""),
+    ("files-not-kept", "if not _FOR_NOW.get():", "if False:"),
+    ("files-for-now-are-kept", "if not _FOR_NOW.get():", "if True:"),
     ("files-half-a-file-stays", "unfinished.unlink(missing_ok=True)\n            raise", "raise"),
     ("files-any-folder-is-writable", "if not target.parent.is_dir():", "if False:"),
     ("files-written-in-place", 'unfinished.open("xb")', 'target.open("wb")'),
@@ -1103,6 +1105,9 @@ faults(
     ),
     ("sweep-data-elsewhere", "Sources(self._data_dir)", "Sources(None)"),
     ("sweep-reports-within-rounds", "and progress.part == 0:", ":"),
+    ("sweep-reports-every-round", "if time.monotonic() - reported > REPORTS:", "if True:"),
+    ("sweep-searches-again", "self._infeasible[0] == config.cell:", "False:"),
+    ("sweep-infeasible-for-all-cells", "self._infeasible[0] == config.cell:", "True:"),
 )
 faults(
     "experiments/sweep.py",
@@ -1118,6 +1123,9 @@ faults(
         "cell = next(free, fullest)",
         "cells are opened in their order, so whatever has runs left before a worker's own is another's",
     ),
+    ("sweep-long-runs-are-given-ahead", "now.comm_rounds < SHORT", "now.comm_rounds <= SHORT"),
+    ("sweep-nothing-is-given-ahead", "now.comm_rounds < SHORT", "now.comm_rounds < 0"),
+    ("sweep-next-run-is-lost-with-its-worker", "self._pending.setdefault(_cell(ahead), []).insert(0, ahead)", "pass"),
     ("sweep-cells-between-runs-are-free", "if other != worker}", "if other in self.running}"),
 )
 

@@ -146,8 +146,8 @@ def command(
         _tell_notes(sweep, told)
         for config, reason in sweep.failed.items():
             print(printable(f"failed: {config.folder_name}: {reason}"), file=sys.stderr)
-    finished = [store.folder(config).path for config in sweep.configs if config in sweep.finished]
-    if report is not None and finished:
+    if report is not None and sweep.finished:
+        finished = [store.folder(config).path for config in sweep.configs if config in sweep.finished]
         write_report(finished, report, told)
     if sweep.failed:
         raise typer.Exit(1)

@@ -6,46 +6,39 @@ sent to its worker, and all of them come back.  Meanwhile the sweep holds the ru
 
 import contextlib
 import importlib
-import io
-import shutil
 import socket
-import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.workers import Event, Outcome, Worker
-from clustpsi.files import make_folder, write_atomically
+from clustpsi.files import for_now, make_folder, write_atomically
 from clustpsi.runs.config import Config
 from clustpsi.runs.sources import Sources
 from clustpsi.runs.store import RunFolder, RunLocked, Store
 
 
-def pack(folder: RunFolder) -> bytes:
-    """A run's files as one archive."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path in sorted(folder.path.glob("[!.]*")):
-            archive.add(path, arcname=path.name)
-    return buffer.getvalue()
+def pack(folder: RunFolder) -> dict[str, bytes]:
+    """A run's files by name."""
+    return {path.name: path.read_bytes() for path in folder.path.glob("[!.]*") if path.is_file()}
 
 
-def unpack(packed: bytes, folder: RunFolder) -> None:
+def unpack(packed: Mapping[str, bytes], folder: RunFolder) -> None:
     """Put a run's files in place, the summary last, so that a half-unpacked run never looks finished."""
     make_folder(folder.path)
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        members = [
-            member for member in archive.getmembers() if member.isfile() and Path(member.name).name == member.name
-        ]
-        for member in sorted(members, key=lambda member: member.name == "summary.json"):
-            content = archive.extractfile(member)
-            if content is not None:
-                write_atomically(folder / member.name, partial(shutil.copyfileobj, content))
-        if any(member.name == "summary.json" for member in members):
-            (folder / "checkpoint.npz").unlink(missing_ok=True)
+    for name in sorted(packed, key=lambda name: name == "summary.json"):
+        if Path(name).name == name:
+            write_atomically(folder / name, partial(_write, packed[name]))
+    if "summary.json" in packed:
+        (folder / "checkpoint.npz").unlink(missing_ok=True)
+
+
+def _write(content: bytes, file: BinaryIO) -> None:
+    file.write(content)
 
 
 class _RemoteWorker:
@@ -54,13 +47,22 @@ class _RemoteWorker:
     def __init__(self, data_dir: Path | None) -> None:
         self.worker = Worker(data_dir)
 
-    def execute(self, config: Config, packed: bytes) -> tuple[Outcome, bytes]:
-        with tempfile.TemporaryDirectory(prefix="clustpsi-") as root:
+    def execute(self, config: Config, packed: Mapping[str, bytes]) -> tuple[Outcome, dict[str, bytes]]:
+        with tempfile.TemporaryDirectory(prefix="clustpsi-") as root, for_now():
             store = Store(Path(root))
             folder = store.folder(config)
             unpack(packed, folder)
             outcome = self.worker.execute(config, store)
             return outcome, pack(folder)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that a worker has been given, and its lock."""
+
+    future: Any
+    folder: RunFolder
+    lock: contextlib.ExitStack
 
 
 class RayWorkers:
@@ -84,9 +86,7 @@ class RayWorkers:
         # One core per worker.  Runs are deterministic, so a worker that dies is replaced here and not by Ray.
         self._remote = ray.remote(num_cpus=1, max_restarts=0)(_RemoteWorker)
         self._actors: dict[int, Any] = {}
-        self._locks: dict[int, contextlib.ExitStack] = {}
-        self._runs: dict[Any, tuple[int, Config]] = {}
-        self._refused: list[tuple[int, Event]] = []
+        self._runs: dict[int, list[_Run | Outcome]] = {}  # of each worker, in order; an outcome if it cannot be locked
 
     def identify(self, configs: Sequence[Config]) -> tuple[list[Config], dict[Config, str]]:
         """The result of :meth:`~clustpsi.runs.sources.Sources.identify` on a node, where the data are."""
@@ -97,46 +97,52 @@ class RayWorkers:
     def submit(self, worker: int, config: Config) -> None:
         folder = self.store.folder(config)
         lock = contextlib.ExitStack()
+        runs = self._runs.setdefault(worker, [])
         try:
             lock.enter_context(folder.locked())
         except ClustPSIError as error:
-            self._refused.append((worker, Outcome("locked" if isinstance(error, RunLocked) else "failed", str(error))))
+            runs.append(Outcome("locked" if isinstance(error, RunLocked) else "failed", str(error)))
             return
-        self._locks[worker] = lock
         if worker not in self._actors:
             self._actors[worker] = self._remote.remote(self.data_dir)
-        self._runs[self._actors[worker].execute.remote(config, pack(folder))] = worker, config
+        future = self._actors[worker].execute.remote(config, pack(folder))
+        runs.append(_Run(future, folder, lock))
 
     def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
-        refused, self._refused = self._refused, []
-        yield from refused
-        if not self._runs:
-            return
-        done, _ = self._ray.wait(list(self._runs), num_returns=1, timeout=0 if refused else timeout)
-        for future in done:
-            worker, config = self._runs.pop(future)
-            outcome = self._receive(worker, future, self.store.folder(config))
-            self._locks.pop(worker).close()
+        first = {worker: runs[0] for worker, runs in self._runs.items() if runs}
+        busy = {run.future: worker for worker, run in first.items() if isinstance(run, _Run)}
+        ended = [worker for worker, run in first.items() if isinstance(run, Outcome)]
+        if busy:
+            done, _ = self._ray.wait(list(busy), num_returns=1, timeout=0 if ended else timeout)
+            ended += map(busy.__getitem__, done)
+        for worker in ended:
+            run = self._runs[worker].pop(0)
+            outcome = run if isinstance(run, Outcome) else self._receive(run)
+            if outcome.status == "died":
+                self._bury(worker)
             yield worker, outcome
 
-    def _receive(self, worker: int, future: Any, folder: RunFolder) -> Outcome:
-        try:
-            outcome, packed = self._ray.get(future)
-        except self._ray.exceptions.RayError as error:
-            del self._actors[worker]
-            return Outcome("died", f"its Ray worker is gone ({str(error).partition(chr(10))[0]})")
-        try:
-            unpack(packed, folder)
-        except ClustPSIError as error:
-            return Outcome("failed", str(error))
+    def _receive(self, run: _Run) -> Outcome:
+        with run.lock:
+            try:
+                outcome, packed = self._ray.get(run.future)
+                unpack(packed, run.folder)
+            except self._ray.exceptions.RayError as error:
+                return Outcome("died", f"its Ray worker is gone ({str(error).partition(chr(10))[0]})")
+            except ClustPSIError as error:
+                return Outcome("failed", str(error))
         result: Outcome = outcome
         return result
 
+    def _bury(self, worker: int) -> None:
+        self._ray.kill(self._actors.pop(worker))
+        for run in self._runs.pop(worker):
+            if isinstance(run, _Run):
+                run.lock.close()
+
     def close(self) -> None:
-        for actor in self._actors.values():
-            self._ray.kill(actor)
-        for lock in self._locks.values():
-            lock.close()
+        for worker in list(self._actors):
+            self._bury(worker)
         self._ray.shutdown()
 
 

@@ -5,15 +5,14 @@ its lock.  So a sweep needs no state of its own, several sweeps may share a stor
 """
 
 import contextlib
+import itertools
 import json
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.experiments.workers import Event, Note, Outcome, Pool, Step
@@ -22,10 +21,8 @@ from clustpsi.runs import infeasible
 from clustpsi.runs.config import FORMAT, Config
 from clustpsi.runs.store import RunFolder, Store
 
-if TYPE_CHECKING:
-    pass
-
 ATTEMPTS = 2  # a run whose worker dies is tried once more: the machine may have been short of memory for a moment
+SHORT = 1.0  # seconds; whoever is busy with a shorter run has the next one already, and never waits for it
 LOOK_AGAIN = 1.0  # seconds between two looks at runs that another sweep works on
 
 
@@ -85,6 +82,7 @@ class Sweep:
         _check_version(self.store)
         self._known_infeasible = {name: values["reason"] for name, values in infeasible.recorded(self.store).items()}
         self._pending: dict[Any, list[Config]] = {}
+        self._ahead: dict[int, Config] = {}  # the next run of workers that have it already
         self._attempts: dict[Config, int] = defaultdict(int)
         self._pace = _Pace()
         self._num_workers = 1
@@ -105,9 +103,14 @@ class Sweep:
         looked = time.monotonic()
         try:
             while True:
-                for worker in range(pool.size):
-                    if worker not in self.running and (config := self._next(worker, cells)) is not None:
-                        self.running[worker], cells[worker] = Running(config), _cell(config)
+                idle_first = sorted(range(pool.size), key=self.running.__contains__)
+                for worker in idle_first + idle_first:  # a run to do, then one to do next
+                    if self._wants_more(worker) and (config := self._next(worker, cells)) is not None:
+                        if worker in self.running:
+                            self._ahead[worker] = config
+                        else:
+                            self.running[worker] = Running(config)
+                        cells[worker] = _cell(config)
                         pool.submit(worker, config)
                 self.show(self)
                 if not self.running and not self.elsewhere:
@@ -122,13 +125,22 @@ class Sweep:
 
     def seconds_left(self) -> float | None:
         """An estimate from the pace of finished runs; None before the first."""
-        paces = [(self._pace.of(config), config.comm_rounds) for runs in self._pending.values() for config in runs] + [
+        waiting = itertools.chain(*self._pending.values(), self._ahead.values())
+        paces = [(self._pace.of(config), config.comm_rounds) for config in waiting] + [
             (self._pace.of(run.config), run.config.comm_rounds - (run.step.round if run.step else 0))
             for run in self.running.values()
         ]
         if any(pace is None for pace, _ in paces):
             return None
         return sum(pace * rounds for pace, rounds in paces if pace is not None) / self._num_workers
+
+    def _wants_more(self, worker: int) -> bool:
+        """Whether a worker should get a run: it has none, or none after a short one."""
+        if worker not in self.running:
+            return True
+        now = self.running[worker].config
+        pace = self._pace.of(now)
+        return worker not in self._ahead and pace is not None and pace * now.comm_rounds < SHORT
 
     def _next(self, worker: int, cells: dict[int, Any]) -> Config | None:
         """A run for a worker: of its own cell, else of one that nobody has open, else of that with most runs left."""
@@ -176,7 +188,11 @@ class Sweep:
             return
         if worker not in self.running:
             return  # an idle worker died: it is replaced when it is needed
-        config = self.running.pop(worker).config
+        config, ahead = self.running.pop(worker).config, self._ahead.pop(worker, None)
+        if ahead is not None and event.status == "died":
+            self._pending.setdefault(_cell(ahead), []).insert(0, ahead)
+        elif ahead is not None:
+            self.running[worker] = Running(ahead)
         if event.status == "locked":
             self.elsewhere.append(config)
         elif event.status == "died":
@@ -218,16 +234,18 @@ class _Pace:
     """Seconds per round: of the same data set, clients and method; else of the same data set; else of any run."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        self._seen: dict[tuple[Any, ...], tuple[float, int]] = {}  # the sum and the number of paces
 
     def learn(self, config: Config, folder: RunFolder) -> None:
         with contextlib.suppress(ClustPSIError, KeyError):
             pace = folder.timing()["seconds"] / config.comm_rounds
             for key in self._keys(config):
-                self._seen[key].append(pace)
+                total, number = self._seen.get(key, (0.0, 0))
+                self._seen[key] = total + pace, number + 1
 
     def of(self, config: Config) -> float | None:
-        return next((float(np.mean(self._seen[key])) for key in self._keys(config) if key in self._seen), None)
+        seen = next((self._seen[key] for key in self._keys(config) if key in self._seen), None)
+        return None if seen is None else seen[0] / seen[1]
 
     @staticmethod
     def _keys(config: Config) -> list[tuple[Any, ...]]:

@@ -22,6 +22,8 @@ from clustpsi.runs.store import RunLocked, Store
 if TYPE_CHECKING:
     from clustpsi.runs.cell import Cells
 
+REPORTS = 0.2  # seconds between two reports of a worker process on its rounds: more would be work that nobody sees
+
 
 @dataclass(frozen=True)
 class Step:
@@ -52,15 +54,18 @@ Event = Step | Note | Outcome
 
 
 class Pool(Protocol):
-    """Workers by number, each busy with at most one run."""
+    """Workers by number, each of which does its runs in the order in which it gets them."""
 
     size: int
 
     def submit(self, worker: int, config: Config) -> None:
-        """Give a run to an idle worker; a worker that died is replaced."""
+        """Give a run to a worker, which may still have others to do; a worker that died is replaced."""
 
     def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
-        """What workers have reported; waits up to ``timeout`` seconds for the first report."""
+        """What workers have reported; waits up to ``timeout`` seconds for the first report.
+
+        A worker that died has done none of the runs that it still had.
+        """
 
     def close(self) -> None:
         """Stop all workers at once; their runs can continue from checkpoints."""
@@ -75,6 +80,7 @@ class Worker:
     def __init__(self, data_dir: Path | None) -> None:
         self._data_dir = data_dir
         self._cells: Cells | None = None
+        self._infeasible: tuple[dict[str, Any], Outcome] | None = None
 
     def execute(self, config: Config, store: Store, watch: Callable[[Step], None] | None = None) -> Outcome:
         """Execute a run, from its checkpoint if there is one; never raises."""
@@ -86,11 +92,14 @@ class Worker:
             if watch is not None and progress.part == 0:  # a round has ended
                 watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
 
+        if self._infeasible is not None and self._infeasible[0] == config.cell:
+            return self._infeasible[1]  # the search for a partition is long, and was in vain for the run before
         try:
             self._cells = self._cells or Cells(Sources(self._data_dir), workers=1)
             run(config, store, cell=self._cells.open(config), resume=True, watch=report)
         except InfeasiblePartition as error:
-            return Outcome("infeasible", str(error))
+            self._infeasible = config.cell, Outcome("infeasible", str(error))
+            return self._infeasible[1]
         except RunLocked as error:
             return Outcome("locked", str(error))
         except ClustPSIError as error:
@@ -113,8 +122,6 @@ class Processes:
         self._workers: dict[int, tuple[Any, multiprocessing.connection.Connection]] = {}
 
     def submit(self, worker: int, config: Config) -> None:
-        if worker in self._workers and not self._workers[worker][0].is_alive():
-            self._bury(worker)
         if worker not in self._workers:
             ours, theirs = self._context.Pipe()
             given = (theirs, self.store, self.data_dir, self.niceness)
@@ -123,7 +130,7 @@ class Processes:
                 process.start()
             theirs.close()  # so that the end of the process is the end of the pipe
             self._workers[worker] = process, ours
-        with contextlib.suppress(OSError):  # it died just now: the end of its pipe says so to `events`
+        with contextlib.suppress(OSError):  # it has died: the end of its pipe says so to `events`
             self._workers[worker][1].send(config)
 
     def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
@@ -179,10 +186,17 @@ def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: 
             shown(message, category, *place, **more)
 
     warnings.showwarning = forward
-    worker = Worker(data_dir)
+    worker, reported = Worker(data_dir), 0.0
+
+    def report(step: Step) -> None:
+        nonlocal reported
+        if time.monotonic() - reported > REPORTS:
+            pipe.send(step)
+            reported = time.monotonic()
+
     with contextlib.suppress(EOFError, OSError):
         while True:
-            pipe.send(worker.execute(pipe.recv(), store, pipe.send))
+            pipe.send(worker.execute(pipe.recv(), store, report))
 
 
 class ThisProcess:
@@ -200,7 +214,7 @@ class ThisProcess:
 
     def events(self, timeout: float) -> Iterable[tuple[int, Event]]:
         if self._submitted:
-            yield 0, self._worker.execute(self._submitted.pop(), self.store)
+            yield 0, self._worker.execute(self._submitted.pop(0), self.store)
         else:
             time.sleep(timeout)
 

@@ -99,7 +99,8 @@ def _offered(entry: EntryPoint, known: Mapping[str, type[Method]]) -> type[Metho
     return kind
 
 
-def parameters_of(kind: type[Method]) -> dict[str, type]:
+@cache
+def parameters_of(kind: type[Method]) -> Mapping[str, type]:
     """A method's parameters and their types (without None), except the inner method."""
     hints = get_type_hints(kind)
     return {f.name: _plain(hints[f.name]) for f in fields(kind) if f.name != "inner"}

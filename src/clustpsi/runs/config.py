@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +182,7 @@ class Config:
     @property
     def cell(self) -> dict[str, Any]:
         """The settings that all methods of a comparison share."""
-        return {key: value for key, value in asdict(self).items() if key != "agg_method"}
+        return {key: value for key, value in vars(self).items() if key != "agg_method"}
 
     @property
     def folder_name(self) -> str:
@@ -203,7 +203,7 @@ class Config:
 
     def as_dict(self) -> dict[str, Any]:
         """What identifies the run in its folder.  Files are given by name, because ``content`` identifies the data."""
-        values = asdict(self)
+        values = dict(vars(self))
         if is_file_name(self.dataset):
             values["dataset"] = Path(self.dataset).name
         for key in ("word_vectors", "start_from"):

@@ -152,7 +152,8 @@ class Course:
     # ------------------------------------------------------------------------------------------------------ steps
 
     def _round(self, t: int) -> State:
-        rng = generator(self.config.seed, Stream.SAMPLING, t)
+        with self.timed("server"):  # drawing clients is its work too
+            rng = generator(self.config.seed, Stream.SAMPLING, t)
         return self._serve(self.method.round(self.setting, self.state, t, rng), t, "server")
 
     def _serve(self, work: Work[State], t: int, purpose: str) -> State:
