@@ -28,8 +28,9 @@ def cpu_count() -> int:
 
 
 def compiled(function: Callable[..., Any], **options: bool | int | str) -> jax.stages.Wrapped:
-    """``jax.jit``, with further options of XLA's where it compiles for a CPU."""
+    """``jax.jit`` for training; where XLA compiles for a CPU, with these options of XLA's."""
     if jax.default_backend() != "cpu":
         return jax.jit(function)
-    # XLA's newer way to compile fused operations takes twice as long, and its programs are no faster.
+    # XLA's newer way to compile fused operations takes twice as long, and makes no step of training faster.  It does
+    # make the LSTM's scoring twice as fast, so programs that score have it.
     return jax.jit(function, compiler_options={"xla_cpu_use_fusion_emitters": False, **options})

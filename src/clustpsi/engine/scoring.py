@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from clustpsi.engine.network import Network
-from clustpsi.engine.runtime import compiled
 from clustpsi.engine.training import cross_entropy
 
 
@@ -31,7 +30,7 @@ def row_scores(network: Network) -> Callable[..., tuple[jax.Array, jax.Array]]:
         logits = _read(network, parameters, buffers, features[rows], scale, log_prior)
         return jnp.argmax(logits, axis=-1), cross_entropy(logits, labels[rows])
 
-    return compiled(score)
+    return jax.jit(score)
 
 
 @lru_cache
@@ -43,7 +42,7 @@ def row_probabilities(network: Network) -> Callable[..., jax.Array]:
     ) -> jax.Array:
         return jax.nn.softmax(_read(network, parameters, buffers, features, scale, log_prior))
 
-    return compiled(probabilities)
+    return jax.jit(probabilities)
 
 
 @lru_cache
@@ -53,7 +52,7 @@ def row_logits(network: Network) -> Callable[..., jax.Array]:
     def logits(features: jax.Array, parameters: jax.Array, buffers: jax.Array, rows: jax.Array) -> jax.Array:
         return network.evaluate(network.parameters_of(parameters), network.buffers_of(buffers), features[rows])
 
-    return compiled(logits)
+    return jax.jit(logits)
 
 
 def _read(
