@@ -11,14 +11,24 @@ from flax import linen as nn
 from jax import lax
 
 from clustpsi.datasets.base import Dataset
-from clustpsi.engine import Simulator, network_for
+from clustpsi.engine import Simulator, adam, network_for
 from clustpsi.engine.runtime import compiled
 from clustpsi.engine.training import make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import as_they_are
 from clustpsi.federation import Federation
 from clustpsi.models import MODELS, build_model
-from clustpsi.models.layers import BatchNorm, Dropout, convolution, dropout_mask, images_last, max_pool, pixels, product
+from clustpsi.models.layers import (
+    BatchNorm,
+    Dropout,
+    convolution,
+    dropout_mask,
+    images_last,
+    max_pool,
+    pixels,
+    pooled_convolution,
+    product,
+)
 from clustpsi.models.text import last_state
 from clustpsi.orders import Train
 
@@ -58,7 +68,7 @@ def test_sizes_are_those_of_the_paper(name, shape, dtype, classes, parameters, b
 
 def test_initial_models_are_the_same_however_well_their_program_is_optimized():
     network = network_for(build_model("logistic", 3), (50,), np.dtype(np.float32))
-    parameters, _ = jax.jit(network._variables)(jax.random.fold_in(jax.random.key(4), 1))
+    parameters, _ = compiled(network._variables)(jax.random.fold_in(jax.random.key(4), 1))
     optimized = np.asarray(jax.flatten_util.ravel_pytree(parameters)[0])
     np.testing.assert_array_max_ulp(network.initial(4, 1).parameters, optimized, maxulp=2)
 
@@ -68,29 +78,35 @@ def test_every_model_is_covered():
 
 
 @pytest.mark.parametrize(
-    ("channels", "features", "last", "form"),
+    ("channels", "features", "height", "pooled", "form"),
     [
-        (1, 4, True, None),
-        (3, 4, True, None),
-        (3, 4, False, None),
-        (32, 33, False, None),
-        (32, 33, False, "patches"),
+        (1, 4, 7, True, None),
+        (3, 4, 7, True, None),
+        (3, 4, 8, True, None),
+        (3, 4, 7, False, None),
+        (32, 33, 7, False, None),
+        (32, 33, 7, False, "patches"),
     ],
 )
-def test_convolution_equals_the_native_one_with_its_gradients(channels, features, last, form):
+def test_convolution_equals_the_native_one_with_its_gradients(channels, features, height, pooled, form):
     """Few channels and many take different ways; odd sizes, and a number of images that is no multiple of a block."""
     rng = np.random.default_rng(1)
     x, kernel, cotangent = (
         jnp.asarray(rng.standard_normal(shape), jnp.float32)
-        for shape in ((6, 7, 6, channels), (3, 3, channels, features), (6, 7, 6, features))
+        for shape in (
+            (6, height, 6, channels),
+            (3, 3, channels, features),
+            (6, height // 2, 3, features) if pooled else (6, height, 6, features),
+        )
     )
 
     def native(x, kernel):
-        return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        y = lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return nn.max_pool(y, (2, 2), (2, 2)) if pooled else y
 
     def ours(x, kernel):
-        if last:
-            return images_last(convolution(images_last(x), kernel, last=True))
+        if pooled:
+            return images_last(pooled_convolution(images_last(x), kernel))
         return convolution(x, kernel, form=form)
 
     def results(function):
@@ -113,10 +129,12 @@ def test_convolution_equals_the_native_one_with_its_gradients(channels, features
         np.testing.assert_allclose(lanes[1], 4 * reference, rtol=0, atol=4 * tolerance)
 
 
-def test_product_equals_the_plain_one_with_its_gradients():
+@pytest.mark.parametrize(("rows", "columns"), [(7, 3), (20, 3), (7, 20)])
+def test_product_equals_the_plain_one_with_its_gradients(rows, columns):
+    """Narrow matrices take another way."""
     rng = np.random.default_rng(5)
     x, kernel, cotangent = (
-        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 4, 7), (2, 7, 3), (2, 4, 3))
+        rng.standard_normal(shape).astype(np.float32) for shape in ((2, 4, rows), (2, rows, columns), (2, 4, columns))
     )
     value, back = jax.vjp(jax.vmap(product), x, kernel)
     expected = x @ kernel, cotangent @ kernel.swapaxes(1, 2), x.swapaxes(1, 2) @ cotangent
@@ -325,14 +343,22 @@ def test_one_round_of_training_lowers_the_training_loss(name, shape, dtype):
 
 
 def test_adam_equals_that_of_optax():
+    """One model, models side by side that have taken different numbers of steps, and the form for accelerators."""
     rng, ours, reference = np.random.default_rng(6), make_optimizer("adam", 0.01), optax.adam(0.01)
-    parameters = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(4)}
-    state, expected_state = ours.init(parameters), reference.init(parameters)
-    update, reference_update = compiled(ours.update), compiled(reference.update)
+    parameters = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(40)}
+    state, expected_state = ours.start(parameters), reference.init(parameters)
+    step, reference_update, before = compiled(ours.step), compiled(reference.update), (parameters, state)
     for scale in (1, 1e-7, 10):  # tiny gradients make epsilon count
         gradient = jax.tree.map(lambda a: jnp.asarray(scale * rng.standard_normal(a.shape), jnp.float32), parameters)  # noqa: B023
-        change, state = update(gradient, state)
-        expected, expected_state = reference_update(gradient, expected_state)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), (change, state), (expected, expected_state[0])
-        )
+        change, expected_state = reference_update(gradient, expected_state)
+        expected = optax.apply_updates(parameters, change), tuple(expected_state[0])
+        lanes = jax.tree.map(lambda *each: jnp.stack(each), before, (parameters, state))
+        before = parameters, state
+        side_by_side = compiled(jax.vmap(ours.step, (None, 0, 0)))(gradient, lanes[1], lanes[0])
+        parameters, state = step(gradient, state, parameters)
+        for updated in ((parameters, state), jax.tree.map(lambda a: a[1], side_by_side)):
+            jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), (updated[0], tuple(updated[1])), expected)
+    values = (parameters, state.first, state.second, gradient, jnp.float32(-0.1), jnp.float32(1e-3))
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-5), adam._update(*values), compiled(adam._compiled_update)(*values)
+    )

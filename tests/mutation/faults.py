@@ -674,10 +674,6 @@ faults(
 faults(
     "engine/training.py",
     "tests/engine/test_training.py tests/engine/test_simulator.py -k not words and not texts",
-    ("training-adam-other-epsilon", '"eps": 1e-8', '"eps": 1e-3'),
-    ("training-adam-first-moment", "b1 * m + (1 - b1) * g, state.mu", "b1 * m + g, state.mu"),
-    ("training-adam-without-bias-correction", "root / (1 - b1**steps)", "root"),
-    ("training-adam-counts-from-zero", "steps = state.count + 1", "steps = state.count + 2"),
     ("training-missing-rows-count", "jnp.where(mask, losses, 0).sum() / count", "losses.sum() / count"),
     (
         "training-last-batch-as-if-full",
@@ -696,8 +692,8 @@ faults(
     ),
     (
         "training-buffers-not-updated",
-        "optax.apply_updates(parameters, change), updated, state",
-        "optax.apply_updates(parameters, change), buffers, state",
+        "i + 1, parameters, updated, state",
+        "i + 1, parameters, buffers, state",
     ),
     ("training-loss-of-batches", "loss_sum + loss * count, seen + count", "loss_sum + loss, seen + 1"),
     ("training-loss-of-rows-summed", "loss_sum / jnp.maximum(seen, 1)", "loss_sum"),
@@ -707,6 +703,15 @@ faults(
         "job.epochs * batches",
         "nobody looks at the model of an empty lane, and it is done no later than the others",
     ),
+)
+faults(
+    "engine/adam.py",
+    "tests/models/test_models.py -k adam",
+    ("adam-other-epsilon", '"eps": 1e-8', '"eps": 1e-3'),
+    ("adam-first-moment", "B1 * first[i] + REST1 * g", "B1 * first[i] + g"),
+    ("adam-without-bias-correction", 'root / (1 - ADAM["b1"] ** steps)', "root"),
+    ("adam-counts-from-zero", "steps = state.steps + 1", "steps = state.steps + 2"),
+    ("adam-side-by-side-the-first-slope", "slope[j], eps[j]", "slope[0], eps[0]"),
 )
 faults(
     "engine/softmax_regression.py",

@@ -195,7 +195,7 @@ def _compiled(convolution: Convolution, form: str) -> Callable[[], Any]:
 
     def step(_: int, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         x, kernel = map(layers.computed_once, inputs)
-        result, back = jax.vjp(partial(layers.convolution, last=last, form=form), x, kernel)
+        result, back = jax.vjp(partial(layers.convolution, form=form), x, kernel)
         to_x, to_kernel = back(result)
         return x if first else to_x / jnp.abs(to_x).max(), to_kernel / jnp.abs(to_kernel).max()
 

@@ -230,7 +230,7 @@ class LocalWork:
         state = order.optimizer_state
         if state is None:
             with self._compiling("optimizer"):
-                fresh = self._optimizer.init(self.network.parameters_of(jnp.asarray(order.start.parameters)))
+                fresh = self._optimizer.start(self.network.parameters_of(jnp.asarray(order.start.parameters)))
                 state = np.asarray(ravel_pytree(fresh)[0], np.float32)
         job = Job(
             parameters=order.start.parameters[None],

@@ -15,8 +15,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from clustpsi.engine.adam import ADAM
 from clustpsi.engine.network import Network
-from clustpsi.engine.training import ADAM, Job, Result
+from clustpsi.engine.training import Job, Result
 from clustpsi.models.dense import Logistic
 
 # Larger models use matrix products; from which size on these are faster was not measured.

@@ -27,7 +27,7 @@ class FMNISTCNN(nn.Module):
         x = images_last(x)
         for maps, form in zip_longest(self.maps, self.forms):
             # ReLU and maximum commute: after pooling it has a quarter of the work
-            x = nn.relu(max_pool(Conv(maps, last=True, form=form)(x)))
+            x = nn.relu(Conv(maps, last=True, form=form)(x))
         x = images_last(x)
         x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
         return Dense(self.num_classes)(x)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,8 @@ SQUARE = 4
 # Polynomials are evaluated at 0, at plus and minus these two, and at infinity.  With 1 and 2, as is usual, rounding
 # errors are three to four times as large.
 NEAR, FAR = math.sqrt(0.5), math.sqrt(2)
+# Numbers in a vector register.
+VECTOR = 16
 # Images are worked on a few at a time: as many as have so many bytes, so that what becomes of them (2.25 times as many)
 # is still in the processor's cache when it is used.
 BYTES_AT_A_TIME = 2**19
@@ -47,7 +50,7 @@ def usual_form(channels: int, features: int, last: bool) -> str:
     return "patches" if last or min(channels, features) < WINOGRAD_CHANNELS else "winograd"
 
 
-def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False, form: str | None = None) -> jax.Array:
+def convolution(x: jax.Array, kernel: jax.Array, form: str | None = None) -> jax.Array:
     """A 3 x 3 convolution with stride 1 and zero padding to the same size.
 
     On the CPU it consists of matrix products, which XLA computes, forward and backward, many times faster than its own
@@ -56,38 +59,98 @@ def convolution(x: jax.Array, kernel: jax.Array, *, last: bool = False, form: st
     Parameters
     ----------
     x
-        Rows, height, width, channels; or what :func:`images_last` makes of them.
+        Rows, height, width, channels.
     kernel
         3, 3, channels in, channels out.
-    last
-        Whether images come last, in ``x`` and in the result.
     form
-        On the CPU, one of :data:`FORMS`, which differ in speed and rounding; by default the usual one.  Images that
-        come last have ``patches``.
+        On the CPU, one of :data:`FORMS`, which differ in speed and rounding; by default the usual one.
     """
     if jax.default_backend() != "cpu":
-        layout = "CHWN" if last else "NHWC"
-        return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=(layout, "HWIO", layout))
-    if (form or usual_form(kernel.shape[2], kernel.shape[3], last)) == "patches":
-        return patch_convolution(x, kernel, last)
+        return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    if (form or usual_form(kernel.shape[2], kernel.shape[3], last=False)) == "patches":
+        return patch_convolution(x, kernel)
     _, height, width, _ = x.shape
     whole = jnp.pad(x, ((0, 0), (0, -height % SQUARE), (0, -width % SQUARE), (0, 0)))
     return winograd_convolution(whole, kernel)[:, :height, :width]
 
 
-def patch_convolution(x: jax.Array, kernel: jax.Array, last: bool) -> jax.Array:
+def patch_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """The convolution as one product of all 3 x 3 patches with the kernel."""
     _, height, width, _ = x.shape
     padded = jnp.pad(computed_once(x), ((0, 0), (1, 1), (1, 1), (0, 0)))
     matrix = kernel.reshape(-1, kernel.shape[3])
-    if last:
-        shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
-        flat = matrix.T @ jnp.concatenate(shifted, axis=0).reshape(len(matrix), -1)
-        return flat.reshape(-1, *x.shape[1:])
     # In two steps, because few channels are short pieces to copy.
     triples = computed_once(jnp.concatenate([padded[:, :, j : j + width] for j in range(3)], axis=-1))
     patches = jnp.concatenate([triples[:, i : i + height] for i in range(3)], axis=-1)
     return (patches.reshape(-1, len(matrix)) @ matrix).reshape(*x.shape[:-1], -1)
+
+
+def pooled_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """:func:`max_pool` of the convolution of images that come last.
+
+    A product of patches here too, of which few are copied at a time: what is not pooled is not computed either.
+    """
+    channels, height, width, rows = x.shape
+    if jax.default_backend() != "cpu":
+        return max_pool(lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("CHWN", "HWIO", "CHWN")))
+    if height % 2 == width % 2 == 0 and channels > 1:
+        # Only columns are copied next to each other; the rows' shares are added after the product.
+        matrix = computed_once(kernel.transpose(0, 3, 1, 2).reshape(-1, 3 * channels))
+        products = matrix @ columns_apart(computed_once(x)).reshape(3 * channels, -1)
+        return max_pool(rows_together(computed_once(products).reshape(-1, height, width, rows)))
+    padded = computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+    height, width = height // 2 * 2, width // 2 * 2
+    if channels == 1:
+        # The four patches of a square lie in one of 4 x 4 pixels, which the kernel meets in four places.
+        patches = [padded[:, i : i + height : 2, j : j + width : 2] for i in range(4) for j in range(4)]
+        places = [jnp.pad(kernel, ((i, 1 - i), (j, 1 - j), (0, 0), (0, 0))) for i in range(2) for j in range(2)]
+        products = _product_of_patches(patches, jnp.concatenate(places, axis=3))
+        return largest(products.reshape(2, 2, -1, height // 2, width // 2, rows), (0, 1))
+    patches = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+    return max_pool(_product_of_patches(patches, kernel).reshape(-1, height, width, rows))
+
+
+def _product_of_patches(patches: list[jax.Array], kernel: jax.Array) -> jax.Array:
+    matrix = kernel.reshape(-1, kernel.shape[3])
+    return matrix.T @ computed_once(jnp.concatenate(patches)).reshape(len(matrix), -1)
+
+
+@jax.custom_vjp
+def columns_apart(x: jax.Array) -> jax.Array:
+    """Every pixel's left neighbours, itself and its right neighbours, one after the other on the first axis."""
+    return _apart(x, axis=2, sign=1)
+
+
+@jax.custom_vjp
+def rows_together(x: jax.Array) -> jax.Array:
+    """Three parts of the first axis, added: what belongs to the row above, to the row itself and to the row below."""
+    return _together(x, axis=1, sign=1)
+
+
+def _apart(x: jax.Array, axis: int, sign: int) -> jax.Array:
+    return computed_once(jnp.concatenate([_moved(x, sign * by, axis) for by in (-1, 0, 1)]))
+
+
+def _together(x: jax.Array, axis: int, sign: int) -> jax.Array:
+    """The transpose of :func:`_apart` with the other sign."""
+    above, same, below = jnp.split(x, 3)
+    return computed_once(_moved(above, -sign, axis) + same + _moved(below, sign, axis))
+
+
+def _moved(x: jax.Array, by: int, axis: int) -> jax.Array:
+    """At every position what is one before (-1) or after it (1); zero beyond the edge."""
+    padding = [(0, 0, 0)] * x.ndim
+    padding[axis] = (-by, by, 0)
+    return lax.pad(x, jnp.zeros((), x.dtype), padding)
+
+
+# Written down, because JAX would transpose slices and concatenations one by one.
+columns_apart.defvjp(
+    lambda x: (columns_apart(x), None), lambda _, cotangent: (_together(computed_once(cotangent), axis=2, sign=-1),)
+)
+rows_together.defvjp(
+    lambda x: (rows_together(x), None), lambda _, cotangent: (_apart(computed_once(cotangent), axis=1, sign=-1),)
+)
 
 
 @jax.custom_vjp
@@ -206,7 +269,10 @@ def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
 
 
 class Conv(nn.Module):
-    """A 3 x 3 convolution with bias, same padding; ``last`` and ``form`` as in :func:`convolution`."""
+    """A 3 x 3 convolution with bias, same padding; ``form`` as in :func:`convolution`.
+
+    If images come ``last``, it is pooled.
+    """
 
     features: int
     last: bool = False
@@ -217,8 +283,9 @@ class Conv(nn.Module):
         channels = x.shape[0 if self.last else -1]
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3, channels, self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        convolved = convolution(x, kernel, last=self.last, form=self.form)
-        return convolved + (bias[:, None, None, None] if self.last else bias)
+        if self.last:  # all of a square have the same bias, so the largest stays the largest
+            return pooled_convolution(x, kernel) + bias[:, None, None, None]
+        return convolution(x, kernel, self.form) + bias
 
 
 class Dense(nn.Module):
@@ -252,61 +319,84 @@ class Embed(nn.Module):
 def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """The matrix product of a few rows with a matrix, whose gradients never transpose the larger of the two.
 
-    XLA folds transpositions into products, which on the CPU is slower than transposing the smaller matrix.
+    XLA folds transpositions into products and chooses between two libraries by what results; for some products the
+    choice is several times slower.  So each is written in its fastest form.
     """
     return x @ kernel
 
 
 def _product_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return product(x, kernel), (x, kernel)
+    if is_narrow(kernel):
+        return x @ kernel, (x, kernel)
+    turned = computed_once(x.T)  # which the gradient needs anyway
+    return _summed_over(0, turned, kernel), (turned, kernel)
 
 
 def _product_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, kernel = inputs
-    if kernel.size < x.size:
-        to_x = cotangent @ computed_once(kernel.T)
-    else:
-        to_x = computed_once(kernel @ computed_once(cotangent.T)).T
-    return to_x, computed_once(x.T) @ cotangent
+    if is_narrow(kernel):
+        return cotangent @ kernel.T, computed_once(_summed_over(0, cotangent, x)).T
+    return computed_once(_summed_over(1, kernel, cotangent)).T, x @ cotangent
+
+
+def is_narrow(matrix: jax.Array) -> bool:
+    """Whether its transpose is faster to work on, because its rows are shorter than a vector register."""
+    return matrix.ndim == 2 and matrix.shape[1] < VECTOR < matrix.shape[0]
+
+
+def _summed_over(axis: int, a: jax.Array, b: jax.Array) -> jax.Array:
+    return lax.dot_general(a, b, (((axis,), (axis,)), ((), ())))
 
 
 product.defvjp(_product_forward, _product_backward)
 
 
-@jax.custom_vjp
 def max_pool(x: jax.Array) -> jax.Array:
     """The maximum of every 2 x 2 square; a last odd row or column is dropped.
 
-    Height and width are the two axes in the middle.  Written as a reduction over a reshaped array: the gradient
-    of a window reduction is very slow on the CPU.
+    Height and width are the two axes in the middle.
     """
-    return _squares(x).max(axis=(2, 4))
-
-
-def _squares(x: jax.Array) -> jax.Array:
-    """The 2 x 2 squares of images: first axis, height / 2, 2, width / 2, 2, last axis."""
     first, height, width, last = x.shape
-    return x[:, : height // 2 * 2, : width // 2 * 2].reshape(first, height // 2, 2, width // 2, 2, last)
+    whole = x[:, : height // 2 * 2, : width // 2 * 2]
+    return largest(whole.reshape(first, height // 2, 2, width // 2, 2, last), (2, 4))
 
 
-def _max_pool_forward(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    pooled = max_pool(x)
-    return pooled, (x, pooled)
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def largest(x: jax.Array, axes: tuple[int, int]) -> jax.Array:
+    """The maximum over two axes of length 2.
+
+    A reduction, and even more so its gradient, would be slower on the CPU.
+    """
+    return _largest(computed_once(x), axes)
 
 
-def _max_pool_backward(values: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array]:
+def _largest(x: jax.Array, axes: tuple[int, int]) -> jax.Array:
+    a, b, c, d = _four(x, axes)
+    return computed_once(jnp.maximum(jnp.maximum(a, b), jnp.maximum(c, d)))
+
+
+def _four(x: jax.Array, axes: tuple[int, int]) -> list[jax.Array]:
+    i, j = axes
+    return [lax.index_in_dim(lax.index_in_dim(x, b, j, False), a, i, False) for a in range(2) for b in range(2)]
+
+
+def _largest_forward(x: jax.Array, axes: tuple[int, int]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    x = computed_once(x)
+    found = _largest(x, axes)
+    return found, (x, found)
+
+
+def _largest_backward(
+    axes: tuple[int, int], values: tuple[jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array]:
     """All that equal the maximum share alike.  So does JAX's gradient, which counts them by a slower reduction."""
-    x, pooled = values
-    squares = _squares(x)
-    number = sum((squares[:, :, i, :, j] == pooled).astype(x.dtype) for i in range(2) for j in range(2))
-    share = computed_once(cotangent / number)[:, :, None, :, None]
-    to_squares = computed_once((squares == pooled[:, :, None, :, None]) * share)
-    first, height, width, last = x.shape
-    whole = to_squares.reshape(first, height // 2 * 2, width // 2 * 2, last)
-    return (jnp.pad(whole, ((0, 0), (0, height % 2), (0, width % 2), (0, 0))),)
+    x, found = values
+    number = sum((each == found).astype(x.dtype) for each in _four(x, axes))
+    share = computed_once(cotangent / number)
+    return (computed_once((x == jnp.expand_dims(found, axes)) * jnp.expand_dims(share, axes)),)
 
 
-max_pool.defvjp(_max_pool_forward, _max_pool_backward)
+largest.defvjp(_largest_forward, _largest_backward)
 
 
 def dropout_mask(key: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
