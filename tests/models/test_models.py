@@ -12,7 +12,6 @@ from jax import lax
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.engine import Simulator, adam, network_for
-from clustpsi.engine.runtime import compiled
 from clustpsi.engine.training import make_optimizer
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import as_they_are
@@ -50,7 +49,7 @@ def random_rows(rng, shape, dtype, number):
 
 
 def applied(module, *arguments, seed=0, **options):
-    return compiled(lambda: module.init_with_output(jax.random.key(seed), *arguments, **options))()
+    return jax.jit(lambda: module.init_with_output(jax.random.key(seed), *arguments, **options))()
 
 
 @pytest.mark.parametrize(("name", "shape", "dtype", "classes", "parameters", "buffers"), SIZES)
@@ -68,7 +67,7 @@ def test_sizes_are_those_of_the_paper(name, shape, dtype, classes, parameters, b
 
 def test_initial_models_are_the_same_however_well_their_program_is_optimized():
     network = network_for(build_model("logistic", 3), (50,), np.dtype(np.float32))
-    parameters, _ = compiled(network._variables)(jax.random.fold_in(jax.random.key(4), 1))
+    parameters, _ = jax.jit(network._variables)(jax.random.fold_in(jax.random.key(4), 1))
     optimized = np.asarray(jax.flatten_util.ravel_pytree(parameters)[0])
     np.testing.assert_array_max_ulp(network.initial(4, 1).parameters, optimized, maxulp=2)
 
@@ -117,7 +116,7 @@ def test_convolution_equals_the_native_one_with_its_gradients(channels, features
         return all_three
 
     # Optimizing the programs takes longer than all else here, and changes nothing but rounding.
-    quickly = partial(compiled, xla_backend_optimization_level=0)
+    quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
     expected = quickly(results(native))(x, kernel, cotangent)
     side_by_side = quickly(jax.vmap(results(ours)))(*(jnp.stack([a, 2 * a]) for a in (x, kernel, cotangent)))
     for result, lanes, reference in zip(
@@ -174,7 +173,7 @@ def test_batch_norm_leaves_masked_rows_out(shape):
     mask = jnp.arange(8) < 5
     module = BatchNorm()
     _, variables = applied(module, full, train=False, mask=None)
-    normalize = compiled(partial(module.apply, train=True, mutable=["batch_stats"]))
+    normalize = jax.jit(partial(module.apply, train=True, mutable=["batch_stats"]))
     masked, updated = normalize(variables, full, mask=mask)
     short, expected = normalize(variables, full[:5], mask=jnp.ones(5, bool))
     np.testing.assert_allclose(masked[:5], short, atol=1e-5)
@@ -209,13 +208,13 @@ def test_dropout_acts_in_training_only(name, shape, dtype):
     x = random_rows(np.random.default_rng(0), shape, dtype, 4)
     start = network.initial(0, 0)
     parameters, buffers = network.parameters_of(start.parameters), network.buffers_of(start.buffers)
-    train = compiled(network.train)
+    train = jax.jit(network.train)
     first, again, other = (
         np.asarray(train(parameters, buffers, x, jnp.ones(4, bool), jax.random.key(key))[0]) for key in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 1e-4
-    assert compiled(network.evaluate)(parameters, buffers, x).shape == (4, 2)  # needs no key: nothing is dropped
+    assert jax.jit(network.evaluate)(parameters, buffers, x).shape == (4, 2)  # needs no key: nothing is dropped
 
 
 def test_lstm_equals_a_plain_loop_and_ignores_padding():
@@ -271,9 +270,9 @@ def test_lstm_has_the_gradients_of_a_plain_loop():
 
     ours = results(lambda inputs, recurrent: last_state(inputs, is_word, recurrent, kept))
     arguments = inputs, recurrent, cotangent
-    side_by_side = compiled(jax.vmap(ours))(*(jnp.stack([a, a]) for a in arguments))
+    side_by_side = jax.jit(jax.vmap(ours))(*(jnp.stack([a, a]) for a in arguments))
     for result, lanes, reference in zip(
-        compiled(ours)(*arguments), side_by_side, compiled(results(plain))(*arguments), strict=True
+        jax.jit(ours)(*arguments), side_by_side, jax.jit(results(plain))(*arguments), strict=True
     ):
         assert float(jnp.abs(reference).max()) > 0.1
         np.testing.assert_allclose(result, reference, rtol=0, atol=1e-6)
@@ -347,18 +346,18 @@ def test_adam_equals_that_of_optax():
     rng, ours, reference = np.random.default_rng(6), make_optimizer("adam", 0.01), optax.adam(0.01)
     parameters = {"a": jnp.zeros((3, 2)), "b": jnp.zeros(40)}
     state, expected_state = ours.start(parameters), reference.init(parameters)
-    step, reference_update, before = compiled(ours.step), compiled(reference.update), (parameters, state)
+    step, reference_update, before = jax.jit(ours.step), jax.jit(reference.update), (parameters, state)
     for scale in (1, 1e-7, 10):  # tiny gradients make epsilon count
         gradient = jax.tree.map(lambda a: jnp.asarray(scale * rng.standard_normal(a.shape), jnp.float32), parameters)  # noqa: B023
         change, expected_state = reference_update(gradient, expected_state)
         expected = optax.apply_updates(parameters, change), tuple(expected_state[0])
         lanes = jax.tree.map(lambda *each: jnp.stack(each), before, (parameters, state))
         before = parameters, state
-        side_by_side = compiled(jax.vmap(ours.step, (None, 0, 0)))(gradient, lanes[1], lanes[0])
+        side_by_side = jax.jit(jax.vmap(ours.step, (None, 0, 0)))(gradient, lanes[1], lanes[0])
         parameters, state = step(gradient, state, parameters)
         for updated in ((parameters, state), jax.tree.map(lambda a: a[1], side_by_side)):
             jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), (updated[0], tuple(updated[1])), expected)
     values = (parameters, state.first, state.second, gradient, jnp.float32(-0.1), jnp.float32(1e-3))
     jax.tree.map(
-        partial(np.testing.assert_allclose, rtol=1e-5), adam._update(*values), compiled(adam._compiled_update)(*values)
+        partial(np.testing.assert_allclose, rtol=1e-5), adam._update(*values), jax.jit(adam._compiled_update)(*values)
     )

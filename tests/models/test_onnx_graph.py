@@ -8,7 +8,6 @@ from flax import linen as nn
 
 from clustpsi.datasets.word_vectors import WordVectors
 from clustpsi.engine import network_for
-from clustpsi.engine.runtime import compiled
 from clustpsi.errors import ClustPSIError
 from clustpsi.models import MODELS, build_model
 from clustpsi.models.dense import MLP, Logistic
@@ -63,7 +62,7 @@ def both(module, x, seed=0):
         onnx_model(module, parameters, buffers, x.shape[1:], x.dtype).SerializeToString()
     )
     assert [each.name for each in session.get_inputs()] == ["features"]
-    ours = np.asarray(compiled(network.evaluate)(parameters, buffers, x))
+    ours = np.asarray(jax.jit(network.evaluate)(parameters, buffers, x))
     return ours, session.run(["logits"], {"features": x})[0], session
 
 

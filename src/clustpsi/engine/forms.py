@@ -199,5 +199,6 @@ def _compiled(convolution: Convolution, form: str) -> Callable[[], Any]:
         to_x, to_kernel = back(result)
         return x if first else to_x / jnp.abs(to_x).max(), to_kernel / jnp.abs(to_kernel).max()
 
-    program = runtime.compiled(partial(jax.lax.fori_loop, 0, STEPS, step), **CPU_OPTIONS).lower((x, kernel)).compile()
-    return lambda: jax.tree.map(np.asarray, program((x, kernel)))
+    program = jax.jit(partial(jax.lax.fori_loop, 0, STEPS, step), compiler_options=CPU_OPTIONS)
+    compiled = program.lower((x, kernel)).compile()
+    return lambda: jax.tree.map(np.asarray, compiled((x, kernel)))

@@ -11,7 +11,6 @@ from flax import linen as nn
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from clustpsi.engine.runtime import compiled
 from clustpsi.orders import Model
 
 Tree = Any
@@ -36,7 +35,7 @@ class Network:
         # Compiled as a whole, so that XLA drops the forward pass, which initialization does not need.  The program runs
         # only a few times, so optimizing it for seconds would never pay off.  The numbers are the same: to the last bit
         # with the JAX of constraints.txt, up to rounding with the lowest one.
-        self._init = compiled(self._variables, xla_backend_optimization_level=1)
+        self._init = jax.jit(self._variables, compiler_options={"xla_backend_optimization_level": 1})
         shapes = jax.eval_shape(self._variables, jax.random.key(0))
         parameters, buffers = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         flat_parameters, self.parameters_of = ravel_pytree(parameters)

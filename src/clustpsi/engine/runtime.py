@@ -1,7 +1,6 @@
 """How JAX is set up for the simulator."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,3 @@ def use_compilation_cache() -> None:
 def cpu_count() -> int:
     """The cores this process may use (a container or a batch system may allow fewer than the machine has)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def compiled(function: Callable[..., Any], **options: bool | int | str) -> jax.stages.Wrapped:
-    """``jax.jit`` for training; where XLA compiles for a CPU, with these options of XLA's."""
-    if jax.default_backend() != "cpu":
-        return jax.jit(function)
-    # XLA's newer way to compile fused operations takes twice as long, and makes no step of training faster.  It does
-    # make the LSTM's scoring twice as fast, so programs that score have it.
-    return jax.jit(function, compiler_options={"xla_cpu_use_fusion_emitters": False, **options})

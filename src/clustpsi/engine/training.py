@@ -11,7 +11,6 @@ from jax.flatten_util import ravel_pytree
 
 from clustpsi.engine import adam
 from clustpsi.engine.network import Network, as_vector
-from clustpsi.engine.runtime import compiled
 from clustpsi.errors import unknown_name
 from clustpsi.models.layers import is_narrow
 
@@ -32,7 +31,7 @@ OPTIMIZERS: dict[str, Callable[[float], Optimizer]] = {
     "sgd": lambda lr: Optimizer(lambda _: (), functools.partial(_sgd, lr)),
 }
 
-CPU_OPTIONS: dict[str, bool | str] = {
+CPU_OPTIONS = {
     # Without it XLA copies parameters in every step instead of overwriting them: a sixth of the time of an MLP's step.
     "xla_cpu_copy_insertion_use_region_analysis": True,
     # Without it XLA drops the layers' optimization barriers before it decides what to fuse.
@@ -192,4 +191,4 @@ def local_training(
             return result
         return jax.vmap(train, in_axes=(None, None, 0))(features, labels, jobs)
 
-    return compiled(train_lanes, **CPU_OPTIONS)
+    return jax.jit(train_lanes, compiler_options=CPU_OPTIONS if jax.default_backend() == "cpu" else None)
