@@ -17,8 +17,8 @@ from helpers import make_federation
 settings.register_profile("tests", derandomize=bool(os.environ.get("CI")), deadline=None)
 settings.load_profile("tests")
 
-# Most of the tests' time is compiling.  XLA's older way to compile fused operations takes half as long; its programs are
-# slower, and compute the same up to rounding.
+# Most of the time goes into compiling.  XLA's older way to compile fused operations takes half as long; its programs
+# are slower, and compute the same up to rounding.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 
 # What is measured on one machine may come out differently on another: tests measure nothing, and compute the same.
