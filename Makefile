@@ -41,10 +41,10 @@ test: develop  ## the tests
 	$(BIN)/python -m pytest -m "$(QUICK)"
 
 test-cluster: develop  ## the tests that start Flower's programs or a Ray cluster
-	$(BIN)/python -m pytest -m cluster
+	XLA_FLAGS= $(BIN)/python -m pytest -m cluster
 
 test-slow: develop  ## the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	XLA_FLAGS= $(BIN)/python -m pytest -m slow
 
 mutants: develop  ## do the tests notice faults? (docs/testing.md)
 	$(BIN)/python tests/mutation/mutants.py
