@@ -53,11 +53,14 @@ def _nobody_cuts_the_power() -> Iterator[None]:
         yield
 
 
-# One worker has a file.  These come first: they mostly wait for other processes, while the other workers compute.
-WAITING = ("explorer/test_page.py", "experiments/test_sweep.py", "runs/test_kills.py")
-# Then those that compute for long, so that no worker is left with one of them at the end.
-LONG = ("engine/test_simulator.py", "models/test_models.py", "report/test_figures.py", "saved/test_exact.py")
-FIRST = {Path(__file__).parent / name: place for place, name in enumerate((*WAITING, *LONG))}
+# A worker has a whole file.  The longest come first, so that no worker is left with one of them at the end.  One that
+# mostly waits for other processes stands beside those that compute.
+LONGEST = (
+    *("explorer/test_page.py", "engine/test_simulator.py", "models/test_models.py", "runs/test_kills.py"),
+    *("test_clustering.py", "experiments/test_sweep.py", "report/test_figures.py", "report/test_report.py"),
+    *("saved/test_exact.py", "report/test_tables.py", "test_packaging.py"),
+)
+FIRST = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -119,7 +119,7 @@ print(taken)
 
 
 def test_finding_30_the_lock_is_exclusive_under_stress(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", STRESS, str(tmp_path), "1.5"]
+    command = [sys.executable, "-c", STRESS, str(tmp_path), "1"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     outputs = [process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [0] * 4, outputs

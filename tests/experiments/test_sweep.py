@@ -382,7 +382,7 @@ def test_a_sweep_killed_half_way_and_resumed_gives_the_same_bits(
     command = [sys.executable, "-m", "clustpsi", "sweep", *SMALL, "--output", str(tmp_path), "--workers", "1"]
     victim = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
     while not (done := list(tmp_path.glob("*/summary.json"))) and victim.poll() is None:
-        time.sleep(0.002)
+        time.sleep(0.01)
     os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
     done = list(tmp_path.glob("*/summary.json"))
