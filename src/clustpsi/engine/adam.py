@@ -28,6 +28,7 @@ TARGET = "clustpsi_adam"
 EXTENSION, API, ARGUMENTS, RESULTS, RESULT_COUNT = 1, 2, 9, 14, 12  # of the call
 DATA, RANK, LENGTHS = 3, 4, 5  # of an array
 METADATA, VERSION_IN_METADATA, VERSION_IN_API = 3, 3, 4
+OLDEST = 1 << 32  # version 0.1 of the interface, that of JAX 0.7, which does not say its own when it asks for ours
 
 
 class State(NamedTuple):
@@ -127,7 +128,7 @@ def _called_by_xla(call):  # type: ignore[no-untyped-def]
     call = carray(call, 16, np.int64)
     if call[EXTENSION]:  # XLA asks for which version of its interface this was made: what is read here is in all
         metadata = _words(_words(call[EXTENSION], 4)[METADATA], 4)
-        metadata[VERSION_IN_METADATA] = _words(call[API], 5)[VERSION_IN_API]
+        metadata[VERSION_IN_METADATA] = _words(call[API], 5)[VERSION_IN_API] if call[API] else OLDEST
         return 0
     number = call[RESULT_COUNT] // 3
     results, arguments = _words(call[RESULTS], 3 * number), _words(call[ARGUMENTS], 4 * number + 2)
