@@ -40,8 +40,8 @@ class State(NamedTuple):
 
 
 def start(parameters: Tree) -> State:
-    zeros = jax.tree.map(jnp.zeros_like, parameters)
-    return State(jnp.zeros([], jnp.int32), zeros, jax.tree.map(jnp.zeros_like, parameters))
+    first, second = (jax.tree.map(jnp.zeros_like, parameters) for _ in range(2))
+    return State(jnp.zeros([], jnp.int32), first, second)
 
 
 def step(lr: float, gradient: Tree, state: State, parameters: Tree) -> tuple[Tree, State]:
