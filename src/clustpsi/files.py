@@ -52,7 +52,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
         if _is_open_end(path, mode):
             _write_through(path, write)
             return
-        target = Path(os.path.realpath(path))
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
         unfinished = target.with_name(f".{os.getpid()}-{os.urandom(4).hex()}{UNFINISHED}")
         try:
             with unfinished.open("xb") as file:
@@ -60,7 +60,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], Any]) -> None:
                     unfinished.chmod(stat.S_IMODE(mode))
                 write(file)
                 file.flush()
-                _keep(file.fileno())
+                if not _FOR_NOW.get():
+                    os.fsync(file.fileno())
             os.replace(unfinished, target)  # noqa: PTH105 (the call that the tests stop at)
         except BaseException:
             unfinished.unlink(missing_ok=True)
@@ -116,18 +117,12 @@ def _write_through(target: Path, write: Callable[[BinaryIO], Any]) -> None:
         file.write(content.getvalue())
 
 
-def _keep(descriptor: int) -> None:
-    """Wait until a file or folder is on the disk."""
-    if not _FOR_NOW.get():
-        os.fsync(descriptor)
-
-
 def _keep_names(folder: Path) -> None:
     """Make a folder's new names survive a power cut, where the system supports it."""
-    if os.name == "posix":
+    if os.name == "posix" and not _FOR_NOW.get():
         descriptor = os.open(folder, os.O_RDONLY)
         try:
-            _keep(descriptor)
+            os.fsync(descriptor)
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot sync folders
                 raise

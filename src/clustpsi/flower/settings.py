@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
@@ -131,6 +132,7 @@ def write_app(folder: Path, settings: Settings, client: Path | None = None) -> N
         (folder / name).write_text(text)
 
 
+@cache
 def _config_types() -> dict[str, type]:
     hints = get_type_hints(Config)
     return {each.name: _plain(hints[each.name]) for each in fields(Config) if each.metadata}

@@ -16,11 +16,7 @@ def composition(folder: RunFolder) -> dict[str, Any]:
     ``majorities`` counts for each class the clusters in which it is the most frequent class: "2 1 0".  Old runs, which
     did not record test labels, have no scores of constant answers.
     """
-    clients, cluster_of = folder.clients(), folder.clusters()
-    train, test = (
-        clients[[column for column in clients if str(column).startswith(kind)]].to_numpy(np.int64)
-        for kind in ("count_", "test_")
-    )
+    (train, test), cluster_of = folder.label_counts(), folder.clusters()
     row: dict[str, Any] = {"constant_federation": None, "constant_client": None}
     if cluster_of is not None:
         row["constant_cluster"] = None

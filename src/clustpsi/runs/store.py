@@ -293,6 +293,17 @@ class RunFolder:
     def clients(self) -> pd.DataFrame:
         return self._read_csv("clients.csv", dtype={"client": str}, keep_default_na=False)  # NA and 007 are names
 
+    def label_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many training and test samples of each class every client has; old runs have no test samples."""
+        try:
+            with (self / "clients.csv").open(newline="", encoding="utf-8") as file:
+                header, *rows = csv.reader(file)
+            kinds = [[i for i, name in enumerate(header) if name.startswith(kind)] for kind in ("count_", "test_")]
+            train, test = (np.array([[int(row[i]) for i in columns] for row in rows], np.int64) for columns in kinds)
+        except (OSError, ValueError, IndexError, OverflowError, csv.Error) as error:
+            raise ClustPSIError(f"{self.path} is damaged: its clients.csv cannot be read ({error})") from None
+        return train, test
+
     def newcomers(self) -> list[dict[str, Any]]:
         """Clients that came after the start, one row per client and evaluation."""
         exists = (self / "newcomers.csv").exists()
