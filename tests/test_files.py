@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.files import check_writable, for_now, is_unfinished, write_atomically
+from clustpsi.files import check_writable, for_now, is_unfinished, kept_together, write_atomically
 from clustpsi.runs.store import RunFolder
 from helpers import clustpsi
 
@@ -129,7 +129,7 @@ def test_finding_30_the_lock_is_exclusive_under_stress(tmp_path: Path) -> None:
 
 
 @posix
-def test_files_are_on_the_disk_before_they_have_their_name_unless_they_are_for_now(
+def test_files_are_on_the_disk_before_they_have_their_name_and_a_group_keeps_its_names_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -143,3 +143,8 @@ def test_files_are_on_the_disk_before_they_have_their_name_unless_they_are_for_n
     assert len(synced) == 2 and (tmp_path / "temporary").read_bytes() == b"x"
     write_atomically(tmp_path / "kept", lambda file: file.write(b"y"))
     assert len(synced) == 4
+    with kept_together():
+        for name in ("one", "two"):
+            write_atomically(tmp_path / name, lambda file: file.write(b"z"))
+        assert synced[4:] == [".tmp", ".tmp"]
+    assert synced[4:] == [".tmp", ".tmp", ""]

@@ -34,6 +34,27 @@ def for_now() -> Iterator[None]:
         _FOR_NOW.reset(before)
 
 
+# Folders whose new names wait until a group of files is complete; None outside of a group.
+_WAITING = contextvars.ContextVar[set[Path] | None]("waiting", default=None)
+
+
+@contextlib.contextmanager
+def kept_together() -> Iterator[None]:
+    """Files that are written within are one group: a power cut may lose any of their names until all are there.
+
+    The disk is asked once for all names instead of once for each.
+    """
+    folders = set[Path]()
+    before = _WAITING.set(folders)
+    try:
+        yield
+    finally:
+        _WAITING.reset(before)
+        for folder in folders:
+            with writing(folder):
+                _keep_names(folder)
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong with writing ``path`` into one sentence."""
@@ -119,7 +140,11 @@ def _write_through(target: Path, write: Callable[[BinaryIO], Any]) -> None:
 
 def _keep_names(folder: Path) -> None:
     """Make a folder's new names survive a power cut, where the system supports it."""
-    if os.name == "posix" and not _FOR_NOW.get():
+    if os.name != "posix" or _FOR_NOW.get():
+        return
+    if (waiting := _WAITING.get()) is not None:
+        waiting.add(folder)
+    else:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

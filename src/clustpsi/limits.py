@@ -1,4 +1,4 @@
-"""What fits into this machine's memory: checked before any work, so that too much gives an error instead of a crash."""
+"""What this machine has: its cores, and what fits into its memory, so that too much gives an error and no crash."""
 
 import os
 from contextlib import suppress
@@ -8,6 +8,11 @@ from clustpsi.errors import ClustPSIError
 
 LARGEST = 2**31 - 1  # rows are numbered, and visits counted, in 32 bits
 COPIES = 2  # of an order of visits: the one that is made, and the device's
+
+
+def cpu_count() -> int:
+    """The cores this process may use (a container or a batch system may allow fewer than the machine has)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory() -> int | None:

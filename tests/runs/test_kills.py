@@ -113,7 +113,7 @@ def test_finding_29_a_run_killed_anywhere(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch,
         prepare=lambda root: None,
         work=lambda root: run(CONFIG, Store(root), cell=cell, resume=True, save_models=True) and None,
-        least=60,
+        least=50,
     )
 
 
@@ -133,7 +133,7 @@ def test_finding_29_a_fresh_start_killed_anywhere(
         monkeypatch,
         prepare=lambda root: run(CONFIG, Store(root), cell=cell) and None,
         work=work,
-        least=37,
+        least=32,
     )
 
 

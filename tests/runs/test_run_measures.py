@@ -236,7 +236,8 @@ def test_finding_9_accuracy_that_jumps_is_said(
 ) -> None:
     history = history_of(*accuracies)
     folder = RunFolder(tmp_path)
-    folder.finish(history, {}, np.array([[6, 14]]), {}, {"training": 1.0, "compilation": 2.0})
+    folder.write_timing({"training": 1.0, "compilation": 2.0})
+    folder.finish(history, {}, np.array([[6, 14]]), {})
     summary = strict_json(folder / "summary.json")
     assert summary["unstable"] == {"min": least, "max": most}
     assert len(summary["notes"]) == said

@@ -30,6 +30,7 @@ from clustpsi.cli.report import Report
 from clustpsi.cli.report import write as write_report
 from clustpsi.cli.stopping import Stopped
 from clustpsi.errors import ClustPSIError
+from clustpsi.limits import cpu_count
 from clustpsi.methods import short_spec
 from clustpsi.printing import counted, printable
 from clustpsi.runs.config import Config
@@ -185,13 +186,11 @@ def _cluster(address: str, store: "Store", data_dir: Path | None, workers: int |
 
 
 def _processes(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Processes":
-    if workers is None:
-        from clustpsi.engine.runtime import cpu_count  # imported here because it starts JAX
-
-        workers = cpu_count()
     from clustpsi.experiments.workers import Processes
 
-    return Processes(min(workers, max(1, sweep.num_pending + len(sweep.elsewhere))), sweep.store, data_dir)
+    return Processes(
+        min(workers or cpu_count(), max(1, sweep.num_pending + len(sweep.elsewhere))), sweep.store, data_dir
+    )
 
 
 def _sentence(sweep: "Sweep") -> str:
@@ -252,6 +251,8 @@ class _View:
             self.shown = time.monotonic()
 
     def _notify(self, config: Config, outcome: "Outcome") -> None:
+        if self.console.quiet:
+            return
         name = _name(config)
         if self.live is None:
             left = self.sweep.seconds_left()

@@ -15,6 +15,7 @@ from clustpsi.cli.options import MOST_WORKERS, complete_methods, config_options,
 from clustpsi.cli.stopping import Stopped
 from clustpsi.errors import ClustPSIError, InfeasiblePartition
 from clustpsi.experiments.hyperparameters import TRAINING
+from clustpsi.limits import cpu_count
 from clustpsi.methods import short_spec
 from clustpsi.printing import console, counted, print_table, printable
 
@@ -142,7 +143,6 @@ def _progress(sweep: "Sweep") -> str:
 
 
 def _pool(sweep: "Sweep", workers: int | None, data_dir: Path | None) -> "Pool":
-    from clustpsi.engine.runtime import cpu_count  # imported here because it starts JAX
     from clustpsi.experiments.workers import Processes, ThisProcess
 
     size = min(workers or cpu_count(), sweep.num_pending)

@@ -29,6 +29,7 @@ from clustpsi.engine.network import Network, network_for
 from clustpsi.engine.training import CPU_OPTIONS
 from clustpsi.errors import ClustPSIError
 from clustpsi.files import make_folder, write_atomically
+from clustpsi.limits import cpu_count
 from clustpsi.models import layers
 
 # Set to "usual", it stands for the forms that are usual: nothing is measured.
@@ -138,7 +139,7 @@ def kept_form(convolution: Convolution, path: Path, measure: Callable[[Convoluti
 
 def measure(convolution: Convolution) -> str:
     """The form that is clearly the fastest here, or else the usual one."""
-    with ThreadPoolExecutor(runtime.cpu_count()) as pool:
+    with ThreadPoolExecutor(cpu_count()) as pool:
         programs = pool.map(lambda form: _compiled(convolution, form), convolution.forms)
         return fastest(dict(zip(convolution.forms, programs, strict=True)), time.process_time)
 

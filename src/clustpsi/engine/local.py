@@ -26,7 +26,7 @@ from clustpsi.engine.own_words import OwnWords
 from clustpsi.engine.programs import programs_for
 from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, make_optimizer
-from clustpsi.limits import check_visits
+from clustpsi.limits import check_visits, cpu_count
 from clustpsi.orders import HoldOut, Model, Pooled, TrainPooled
 from clustpsi.partition import RowLists
 from clustpsi.streams import Stream, generator, raw_key
@@ -128,7 +128,7 @@ class LocalWork:
         self.network, self.forms, self.seed, self.num_classes = network, forms, seed, num_classes
         self.batch_size, self.local_epochs = batch_size, local_epochs
         self._numbers = range(len(train_rows)) if numbers is None else numbers
-        self.workers = workers or (runtime.cpu_count() if on_cpu else 1)
+        self.workers = workers or (cpu_count() if on_cpu else 1)
         self._on_one_core = on_cpu and self.workers == 1
         self._optimizer = make_optimizer(optimizer, lr)
         self._programs = programs_for(network, optimizer, lr, batch_size, lanes)

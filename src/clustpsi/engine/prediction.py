@@ -12,6 +12,7 @@ from clustpsi.engine.network import Network
 from clustpsi.engine.programs import general_scoring, scoring_for
 from clustpsi.engine.scoring import row_probabilities
 from clustpsi.engine.training import NEVER
+from clustpsi.limits import cpu_count
 from clustpsi.orders import Deployment, Model
 
 Batch = tuple[Model, NDArray[np.int64], int]
@@ -82,7 +83,7 @@ class Predictor:
         return scale, priors
 
     def _each(self, score: Callable[[Batch], None], batches: Iterator[Batch]) -> None:
-        with ThreadPoolExecutor(runtime.cpu_count()) as pool:
+        with ThreadPoolExecutor(cpu_count()) as pool:
             for _ in pool.map(score, batches):
                 pass
 

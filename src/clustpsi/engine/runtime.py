@@ -19,8 +19,3 @@ def use_compilation_cache() -> None:
     if config.jax_compilation_cache_dir is None:
         config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
         config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-
-
-def cpu_count() -> int:
-    """The cores this process may use (a container or a batch system may allow fewer than the machine has)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -207,19 +207,20 @@ class Sweep:
 
     def _end(self, config: Config, outcome: Outcome, *, tell: bool = True) -> None:
         """Count a run that has ended; if it has no result, leave a note beside the runs."""
-        note = self.store.root / "failed" / f"{config.folder_name}.txt"
+        name = config.folder_name
+        note = self.store.root / "failed" / f"{name}.txt"
         with contextlib.suppress(ClustPSIError):  # a full disk must not stop the sweep; the reason is told anyway
             if outcome.status == "finished":
                 self.finished.add(config)
                 note.unlink(missing_ok=True)
-                folder = self.store.folder(config)
+                folder = RunFolder(self.store.root / name)
                 self._pace.learn(config, folder)
                 if notes := folder.summary().get("notes"):
                     self.notes[config] = notes
             elif outcome.status == "infeasible":
                 self.infeasible[config] = outcome.reason
-                if (name := infeasible.partition_name(config)) not in self._known_infeasible:
-                    self._known_infeasible[name] = outcome.reason
+                if (partition := infeasible.partition_name(config)) not in self._known_infeasible:
+                    self._known_infeasible[partition] = outcome.reason
                     infeasible.record(self.store, config, outcome.reason)
             else:
                 self.failed[config] = outcome.reason

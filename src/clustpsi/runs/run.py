@@ -8,6 +8,7 @@ import numpy as np
 
 from clustpsi.errors import ClustPSIError
 from clustpsi.evaluation import constant_answers
+from clustpsi.files import kept_together
 from clustpsi.runs.cell import Cell, OwnArchitecture, open_cell
 from clustpsi.runs.config import Config
 from clustpsi.runs.course import Course, Watch
@@ -90,7 +91,7 @@ class _Run:
                 (self.folder / "failed.txt").unlink(missing_ok=True)
         else:
             course.start()
-            with course.timed("files"):
+            with course.timed("files"), kept_together():
                 self.folder.create(course.config)
                 self._write_clients()
         while not course.is_over:
@@ -128,7 +129,8 @@ class _Run:
         """Write tables first and the checkpoint last: then the tables have every round that the checkpoint has."""
         course = self.course
         with course.timed("files"):
-            self._write_tables()
+            with kept_together():
+                self._write_tables()
             spent: dict[str, Any] = {
                 "seconds/of": np.array(list(course.seconds), dtype=str),
                 "seconds/spent": np.array(list(course.seconds.values())),
@@ -150,15 +152,17 @@ class _Run:
 
     def _finish(self) -> None:
         course, cell = self.course, self.course.cell
-        with course.timed("files"):
-            self._write_tables()
-            if self.save_models:
-                if isinstance(cell.architecture, OwnArchitecture):  # only the clients know it
-                    self.folder.write_vectors(course.deployment, self.clients.names)
-                else:
-                    save_model(course.saved(), self.folder / MODEL)
-        course.take_ledger()
+        with kept_together():  # the summary, which says that all is there, comes after them
+            with course.timed("files"):
+                self._write_tables()
+                if self.save_models:
+                    if isinstance(cell.architecture, OwnArchitecture):  # only the clients know it
+                        self.folder.write_vectors(course.deployment, self.clients.names)
+                    else:
+                        save_model(course.saved(), self.folder / MODEL)
+            course.take_ledger()
+            self.folder.write_timing(course.seconds)
         facts: dict[str, Any] = {"model": cell.model, "num_parameters": cell.num_parameters}
         if cell.forms:
             facts["convolutions"] = list(cell.forms)
-        self.folder.finish(course.history, facts, self.clients.train_counts, self.constant, course.seconds)
+        self.folder.finish(course.history, facts, self.clients.train_counts, self.constant)

@@ -205,13 +205,18 @@ class RunFolder:
         """Write why the run failed."""
         write_atomically(self / "failed.txt", lambda file: file.write(f"{reason}\n".encode()))
 
+    def write_timing(self, seconds: Mapping[str, float]) -> None:
+        """Write the time that the run took, by purpose."""
+        parts = {purpose: spent for purpose, spent in seconds.items() if purpose != "compilation"}
+        timing = {"seconds": sum(parts.values()), "by_purpose": parts, "compilation": seconds.get("compilation", 0.0)}
+        write_json(self / "timing.json", timing)
+
     def finish(
         self,
         history: History,
         facts: Mapping[str, Any],
         label_counts: NDArray[np.int64],
         constant: Mapping[str, Scores],
-        seconds: Mapping[str, float],
     ) -> None:
         """Write the summary, which marks the run as finished.
 
@@ -225,8 +230,6 @@ class RunFolder:
             How many training samples of each class every client has.
         constant
             Scores of constant answers.
-        seconds
-            Time that the run took, by purpose.
         """
         rounds, evaluated, few = history.rounds(), history.evaluated(), history.last_few()
         best = int(np.argmax(evaluated["global_accuracy"]))  # the first if several are equal
@@ -249,9 +252,6 @@ class RunFolder:
             "bytes_down": int(rounds["bytes_down"].sum()),
             "notes": history.notes(len(label_counts)),
         }
-        parts = {purpose: spent for purpose, spent in seconds.items() if purpose != "compilation"}
-        timing = {"seconds": sum(parts.values()), "by_purpose": parts, "compilation": seconds.get("compilation", 0.0)}
-        write_json(self / "timing.json", timing)
         write_json(self / "summary.json", summary)
         (self / "checkpoint.npz").unlink(missing_ok=True)
 
