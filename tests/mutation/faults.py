@@ -1086,10 +1086,17 @@ faults(
     ("store-left-overs-stay", "            self._remove_left_overs()\n", ""),
 )
 faults(
+    "runs/store.py",
+    "tests/report/test_tables.py -k constant",
+    ("store-test-labels-are-those-of-training", '("count_", "test_")]', '("count_", "count_")]'),
+)
+faults(
     "files.py",
     "tests/test_files.py",
     ("files-permissions-not-kept", "unfinished.chmod(stat.S_IMODE(mode))", "pass"),
-    ("files-link-replaced", "target = Path(os.path.realpath(path))\n        unf", "target = path\n        unf"),
+    ("files-link-replaced", "target = Path(os.path.realpath(path)) if path.is_symlink() else path", "target = path"),
+    ("files-names-of-a-group-not-kept", "for folder in folders:", "for folder in ():"),
+    ("files-names-of-a-group-kept-one-by-one", "before = _WAITING.set(folders)", "before = _WAITING.set(None)"),
     ("files-pipe-replaced", "(not stat.S_ISREG(mode) or path", "(path"),
     ("files-standard-output-replaced", ' or path.absolute().is_relative_to("/dev")', ""),
     ("files-not-kept", "if not _FOR_NOW.get():", "if False:"),
