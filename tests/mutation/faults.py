@@ -715,7 +715,12 @@ faults(
 )
 faults(
     "engine/softmax_regression.py",
-    "tests/engine/test_training.py tests/engine/test_simulator.py -k not words and not texts",
+    "tests/engine/test_softmax_regression.py tests/engine/test_training.py tests/engine/test_simulator.py "
+    "-k not words and not texts",
+    ("softmax-exp-of-the-least-not-zero", "(LEAST if x < LEAST else x)", "x"),
+    ("softmax-exp-rough", "(R3 * r + R2) * (r * r)", "R2 * (r * r)"),
+    ("softmax-exp-as-its-caller", "fastmath=False)", 'fastmath={"reassoc"})'),
+    ("softmax-loss-without-later-rows", "for first_of in range(0, n, LOGS):", "for first_of in range(0, 1, LOGS):"),
     ("softmax-prior-not-in-training", "* scale[c] + log_prior[c]", "* scale[c]"),
     ("softmax-trains-everything", "gradient[i] *= trains[i]", "gradient[i] *= ONE"),
     ("softmax-gradient-not-scaled", "gradient[c] = summed * scale[c]", "gradient[c] = summed"),

@@ -7,6 +7,7 @@ rounding.
 """
 
 from collections.abc import Callable
+from decimal import Decimal
 from math import exp, log, sqrt
 from typing import Any
 
@@ -29,8 +30,37 @@ ONE = np.float32(1)
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
 
+# For exp(x) = 2^(k/32) 2^(r/32) with a whole k and |r| <= 1/2: what turns x into k + r, the bits of 2^(i/32) without the
+# share of i in the exponent, and a polynomial in r for the second factor.  Its coefficients are those of the C library's
+# expf, which come from Arm's optimized routines.
+PER_OCTAVE = 32
+FACTOR = float.fromhex("0x1.71547652b82fep+0") * PER_OCTAVE  # 32 / log 2
+ROUNDS = 1.5 * 2.0**52  # adding it leaves a whole number, in the lowest bits
+POWERS = np.array([float(Decimal(2) ** (Decimal(i) / PER_OCTAVE)) for i in range(PER_OCTAVE)]).view(np.int64)
+POWERS -= np.arange(PER_OCTAVE) << 47  # 52 bits of mantissa, 5 bits of i
+R1 = float.fromhex("0x1.62e42ff0c52d6p-1") / PER_OCTAVE
+R2 = float.fromhex("0x1.ebfce50fac4f3p-3") / PER_OCTAVE**2
+R3 = float.fromhex("0x1.c6af84b912394p-5") / PER_OCTAVE**3
+LEAST = np.float32(-104)  # exp of less is zero in single precision
+
+LOGS = 32  # how many totals are multiplied before the logarithm: MOST_PARAMETERS to this power is a finite number
+
 # The compiler may reorder sums to use vector registers; NaN and infinity keep their meaning.
 _compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=False)  # said, or it would be the caller's
+def _exp(x: np.float32) -> np.float32:
+    """``expf`` of a number that is not positive, written so that a loop over it uses vector registers.
+
+    It has the bits of the C library's, on any machine: the compiler may not reorder or contract anything here.
+    """
+    z = FACTOR * np.float64(LEAST if x < LEAST else x)
+    shifted = z + ROUNDS
+    k = np.float64(shifted).view(np.int64)
+    r = z - (shifted - ROUNDS)
+    power = np.int64(POWERS[k & (PER_OCTAVE - 1)] + (k << 47)).view(np.float64)
+    return np.float32(((R3 * r + R2) * (r * r) + (R1 * r + 1.0)) * power)
 
 
 def applies(network: Network) -> bool:
@@ -140,10 +170,14 @@ def _train(
                 loss += largest[j] - p[y[j], j]
             for c in range(classes):
                 for j in range(n):
-                    p[c, j] = exp(p[c, j] - largest[j])
+                    p[c, j] = _exp(p[c, j] - largest[j])
                     total[j] += p[c, j]
+            for first_of in range(0, n, LOGS):
+                product = 1.0
+                for j in range(first_of, min(first_of + LOGS, n)):
+                    product *= np.float64(total[j])
+                loss_sum += log(product)
             for j in range(n):
-                loss += log(total[j])
                 total[j] = ONE / (total[j] * np.float32(n))
             for c in range(classes):
                 for j in range(n):
