@@ -30,9 +30,9 @@ ONE = np.float32(1)
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
 
-# For exp(x) = 2^(k/32) 2^(r/32) with a whole k and |r| <= 1/2: what turns x into k + r, the bits of 2^(i/32) without the
-# share of i in the exponent, and a polynomial in r for the second factor.  Its coefficients are those of the C library's
-# expf, which come from Arm's optimized routines.
+# For exp(x) = 2^(k/32) 2^(r/32) with a whole k and |r| <= 1/2: what turns x into k + r, the bits of 2^(i/32) without
+# the share of i in the exponent, and a polynomial in r for the second factor.  Its coefficients are those of the C
+# library's expf, which come from Arm's optimized routines.
 PER_OCTAVE = 32
 FACTOR = float.fromhex("0x1.71547652b82fep+0") * PER_OCTAVE  # 32 / log 2
 ROUNDS = 1.5 * 2.0**52  # adding it leaves a whole number, in the lowest bits
