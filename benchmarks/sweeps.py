@@ -1,4 +1,4 @@
-"""Runs per hour of a sweep, what a run costs in addition to its training, and the same sweep on a Ray cluster of two nodes.
+"""Runs per hour of a sweep, the overhead of a run, and the same sweep on a Ray cluster of two nodes.
 
     python benchmarks/sweeps.py [--dataset digits] [--data-dir FOLDER] [--seeds NUMBER] [--num-clients NUMBER]
                                 [--dirichlet ALPHA] [--local]
