@@ -1,4 +1,4 @@
-"""Runs per hour of a sweep, what a run costs besides its training, and the same sweep on a Ray cluster of two nodes.
+"""Runs per hour of a sweep, the overhead of a run, and the same sweep on a Ray cluster of two nodes.
 
     python benchmarks/sweeps.py [--dataset digits] [--data-dir FOLDER] [--seeds NUMBER] [--num-clients NUMBER]
                                 [--dirichlet ALPHA] [--local]
@@ -119,7 +119,7 @@ def main() -> None:
     print(f"{options.dataset}, {options.num_clients} clients, {cores} cores, load average {os.getloadavg()[0]:.1f}\n")
     print(
         "| | runs | runs per hour | of local | start of a process, s | work of a run, s | its files, s | the rest, s "
-        "| besides work |\n|---|---|---|---|---|---|---|---|---|"
+        "| overhead |\n|---|---|---|---|---|---|---|---|---|"
     )
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -57,6 +58,15 @@ def test_finding_28_a_table_goes_to_standard_output_by_its_device(tmp_path: Path
         subprocess.run(command, stdout=both, check=True)
     assert (tmp_path / "both.csv").read_text() == "# mine\n" + printed
     assert Path("/dev/stdout").is_symlink()
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm")
+def test_a_regular_file_is_replaced_below_dev_too() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        table = Path(folder) / "table.csv"
+        for content in (b"a longer one", b"short"):
+            write_atomically(table, lambda file, content=content: file.write(content))
+        assert table.read_bytes() == b"short"
 
 
 def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:

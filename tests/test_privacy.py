@@ -3,14 +3,20 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.tables import from_arrays, from_table
-from clustpsi.features import TableFeatures, TableRows
+from clustpsi.engine import Simulator, network_for
+from clustpsi.features import TableFeatures, TableRows, as_they_are
+from clustpsi.federation import Federation
+from clustpsi.models import build_model
 from clustpsi.nodes.protocol import Terms
+from clustpsi.orders import Train, Trained, log_shares
 from clustpsi.privacy import (
     DELTA,
     discrete_laplace,
@@ -151,3 +157,29 @@ def test_a_simulation_shows_the_effect_and_repeats(tmp_path: Path) -> None:
     assert noisy.clients().equals(again.clients())
     assert noisy.accuracy().equals(again.accuracy())
     assert "dp_epsilon" not in plain.config().as_dict()
+
+
+def test_a_class_that_was_not_told_is_trained_as_the_rarest_that_was() -> None:
+    """The server rules it out, because it believes it absent; with no probability its rows would drown all others."""
+    labels = np.repeat([0, 1, 2], [12, 8, 2]).astype(np.int32)
+    features = np.random.default_rng(0).normal(size=(22, 4)).astype(np.float32)
+    dataset = Dataset("few", labels, ("a", "b", "c"), *as_they_are(features), model="logistic")
+    federation = Federation(dataset, (np.arange(22),), (np.arange(0),), ("one",))
+    network = network_for(build_model("logistic", 3), (4,), np.dtype(np.float32))
+    told = np.array([[12, 8, 0]]), np.array([[0, 0, 0]])
+
+    def trained(told: tuple[Any, Any] | None, counts: list[int]) -> Trained:
+        simulator = Simulator(federation, network, told=told)
+        return simulator.serve(Train(np.arange(1), simulator.initial(0), log_prior=log_shares(np.array([counts]))), 1)
+
+    ours, ruled_out, as_rarest = trained(told, [12, 8, 0]), trained(None, [12, 8, 0]), trained(None, [12, 8, 8])
+    assert ours.losses[0] < 3 < ruled_out.losses[0]
+    np.testing.assert_allclose(ours.mean.parameters, as_rarest.mean.parameters, atol=1e-6)
+
+
+def test_a_client_whose_noisy_counts_are_all_none_still_has_a_row() -> None:
+    few, nothing = np.array([[2, 1]]), np.array([[0, 0]])
+    for number in range(300):
+        train, _ = private_counts(few, nothing, 1.0, None, f"{number}")
+        assert train.sum() > 0
+    assert private_counts(few, nothing, None, 3, None)[1].tolist() == [[0, 0]]

@@ -93,7 +93,8 @@ def private_counts(
             budget = epsilon if alone else epsilon / 2
             counts = counts + discrete_laplace(noise_of(secret, what), budget, counts.shape)
         kept = np.where(counts >= (min_count or 1), counts, 0)
-        if counts.any() and not kept.any():  # a client without any row would not be one
+        # A client without any training row would not be one, whatever the noise says; every client has some.
+        if not kept.any() and (what == "train" or counts.any()):
             kept[0, counts.argmax()] = 1
         told.append(kept)
     return told[0], told[1]

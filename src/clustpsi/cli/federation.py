@@ -252,7 +252,7 @@ def register(
     root_certificates: Roots = None,
     insecure: Insecure = False,
 ) -> None:
-    """Register nodes at a SuperLink by their public keys; it refuses all others."""
+    """Register nodes at a SuperLink by their public keys; the SuperLink refuses all other nodes."""
     _check_tls(root_certificates, insecure)
 
     from clustpsi.flower import check_installed

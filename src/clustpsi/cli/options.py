@@ -111,7 +111,8 @@ def method_options() -> list[inspect.Parameter]:
     for name, (plain, owners) in found.items():
         of = ", ".join(f"{kind.name}{'' if each.default is None else f' {each.default}'}" for kind, each in owners)
         parameter = owners[0][1]
-        help = f"{of}: {_help(parameter)}"
+        off = ", ".join(f"{kind.name}:{name}=false" for kind, each in owners if each.default is True)
+        help = f"{of}: {_help(parameter)}{off and f' (off: {off})'}"
         options.append(_option(name, plain | None, None, help, METHOD_PANEL, parameter.metadata["choices"]))
     return options
 

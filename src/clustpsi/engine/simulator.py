@@ -221,16 +221,29 @@ class Simulator:
             if order.log_prior is None
             else np.maximum(order.log_prior, NEVER).astype(np.float32)
         )
+        rows = [self._split(int(client), order.hold_out)[0] for client in order.clients]
+        if self._told is not None:
+            log_prior = np.stack([self._with_untold(*each) for each in zip(log_prior, rows, strict=True)])
         scales = [None] * number if order.logit_scale is None else list(order.logit_scale.astype(np.float32))
         trains = None if order.trains is None else order.trains.astype(np.float32)
         return [
-            Task(
-                int(client), self._split(int(client), order.hold_out)[0], start, float(mu), anchor, prior, scale, trains
-            )
-            for client, start, mu, anchor, prior, scale in zip(
-                order.clients, starts, proximal, anchors, log_prior, scales, strict=True
+            Task(int(client), own, start, float(mu), anchor, prior, scale, trains)
+            for client, own, start, mu, anchor, prior, scale in zip(
+                order.clients, rows, starts, proximal, anchors, log_prior, scales, strict=True
             )
         ]
+
+    def _with_untold(self, log_prior: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
+        """A client's log prior in which no class that it holds is ruled out.
+
+        What it did not tell, or told as none because of noise, the server believes absent.  Here such a class counts as
+        the rarest of those that the server knows of: with a probability of zero its rows would push all others away.
+        """
+        told, held = log_prior > NEVER, np.zeros(len(log_prior), bool)
+        held[self._label_of_row[rows]] = True
+        if not told.any():
+            return np.zeros_like(log_prior)
+        return np.where(held & ~told, log_prior[told].min(), log_prior)
 
     # --------------------------------------------------------------------------------------------------- scoring
 

@@ -58,7 +58,7 @@ class ClustPSIPFL(Method):
     )
     min_clarity: float = option(
         0.0,
-        "with a best silhouette of less than this share of what exact groups would have, all clients stay together",
+        "all clients stay together if the best silhouette is less than this share of what exact groups would have",
         least=0,
     )
     inner: SingleModel = field(

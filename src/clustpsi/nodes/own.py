@@ -87,7 +87,7 @@ class OwnClient:
         ``initial(seed)`` gives the arrays of a random initial model.
     losses
         ``losses(arrays, task)`` gives the loss of every training row, for methods that choose clients or models by loss
-        (poc, haccs, fedsoft).
+        (poc, haccs, ifca, fedsoft).
     takes
         Which optional parts of a task the functions use: proximal, log_prior.
     model

@@ -48,7 +48,7 @@ class Config:
     dataset: str = option("digits", "name of a data set, or a file: a table (CSV, Parquet, ...) or arrays (NPZ)")
     label: str | None = option(None, "column to predict, for a file")
     client: str | None = option(
-        None, "column that names the client of each row, for a file: implies --partitioner natural"
+        None, "column that names the client of each row, for a file: clients are then those of the file"
     )
     text: str | None = option(None, "columns of free text, comma-separated, for a file")
     drop: str | None = option(None, "columns not to use, comma-separated, for a file")
@@ -62,7 +62,7 @@ class Config:
     no_header: bool = option(False, "the first line of a CSV file is data: its columns are called 0, 1, 2, ...")
     partitioner: str | None = option(
         None,
-        "how samples are spread over clients (default: dirichlet, and natural with --client)",
+        "how samples are spread over clients (default: dirichlet, or natural if a column names the clients)",
         choices=("dirichlet", "similarity", "iid", "natural"),
     )
     non_iid_param: float | None = option(
