@@ -487,9 +487,22 @@ def test_fedcls_counts_the_labels_of_all_clients_it_chose_and_not_those_of_their
             chosen[0] == 1
         ):  # its group offers all labels, but it has two: the third comes next, and then all begins anew
             assert chosen == [1, 2, 0]
-        else:  # everything is covered by one client
-            assert chosen[:2] == [0, 1]
+        else:  # everything is covered by one client, and those who offer two labels come next
+            assert chosen[1] in (1, 3) and 2 in chosen
     assert first == {0, 1}
+
+
+def test_fedcls_groups_offer_only_what_their_remaining_clients_have() -> None:
+    # One client of the first group has a label that the others lack; once it is used, the group does not offer it.
+    present = np.zeros((30, 10), bool)
+    present[:20, :5] = present[20:, 6:] = True
+    present[0, 5] = True
+    group = np.repeat([0, 1], [20, 10])
+    for seed in range(20):
+        chosen = fedcls.cover_labels(np.random.default_rng(seed), present, group, 26)
+        after = group[chosen[chosen.index(0) + 1 :]] if 0 in chosen else np.zeros(0, int)
+        turns = after[: 2 * min(np.bincount(after, minlength=2))]  # until one group has nobody left
+        assert all(one != other for one, other in zip(turns, turns[1:], strict=False))
 
 
 def test_fedcls_covers_all_labels_equally_often() -> None:

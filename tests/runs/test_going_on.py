@@ -12,7 +12,7 @@ from clustpsi.datasets import from_table, load_dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods import make_method, method_types
 from clustpsi.methods.base import Setting
-from clustpsi.orders import Deployment, Model
+from clustpsi.orders import Deployment, LabelCounts, Model
 from clustpsi.runs.cell import open_cell
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import run
@@ -127,6 +127,39 @@ def test_what_methods_start_from() -> None:
     with pytest.raises(StopIteration) as ended:
         next(cfl)
     assert ended.value.value.memory["cluster"].tolist() == [0, 1, 1, 0] and len(ended.value.value.models) == 2
+
+
+def test_methods_with_personal_parts_start_from_those_that_are_there() -> None:
+    models = tuple(Model(np.array([value, -value], np.float32), np.zeros(0, np.float32)) for value in (0.0, 4.0, 9.0))
+    now = replace(setting(Deployment(models, np.array([0, 1, 1, 0]))), head=np.array([False, True]))
+    counts = np.ones((4, 2), np.int64)
+
+    def used(method: str, setting: Setting) -> list[list[float]]:
+        work = make_method(method).start(setting)
+        try:
+            order = next(work)
+            while True:
+                assert isinstance(order, LabelCounts)
+                order = work.send(counts)
+        except StopIteration as ended:
+            deployment = make_method(method).deploy(setting, ended.value)
+        return [deployment.models[each].parameters.tolist() for each in deployment.of_client]
+
+    assert used("ditto", now) == [[0, 0], [4, -4], [4, -4], [0, 0]]
+    for method in ("fedrep", "fedrod"):  # the shared part is the mean
+        assert used(method, now) == [[1, 0], [1, -4], [1, -4], [1, 0]]
+    assert used("ditto", setting(None)) == [[0.0]] * 4, "until they have trained, all use the shared model"
+
+
+def test_ifca_goes_on_with_the_models_that_are_used_most() -> None:
+    models = tuple(Model(np.full(1, value, np.float32), np.zeros(0, np.float32)) for value in (7.0, 8.0, 9.0))
+
+    def starts(number: int) -> list[float]:
+        work = make_method(f"ifca:n_ifca={number}").start(setting(Deployment(models, np.array([2, 1, 1, 0]))))
+        return [model.parameters[0] for order in next(work).orders for model in [order.model]]
+
+    assert starts(1) == [8] and starts(2) == [7, 8] and starts(3) == [7, 8, 9]
+    assert starts(4)[:3] == [7, 8, 9] and starts(4)[3] not in (7, 8, 9)
 
 
 @pytest.mark.parametrize(

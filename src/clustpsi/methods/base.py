@@ -113,10 +113,11 @@ def option(
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
+    below: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
     """A method's parameter: its default, what it means, and which values are allowed."""
-    allowed = {"least": least, "most": most, "above": above, "choices": choices}
+    allowed = {"least": least, "most": most, "above": above, "below": below, "choices": choices}
     return field(default=default, metadata={"help": help, **allowed})
 
 
@@ -212,10 +213,10 @@ def check_option(what: str, value: Any, metadata: Mapping[str, Any]) -> None:
         return
     if isinstance(value, int) and value > LARGEST and metadata.get("most") is None:
         metadata = {**metadata, "most": LARGEST}
-    least, most, above = metadata.get("least"), metadata.get("most"), metadata.get("above")
-    low = least is None or value >= least
-    high = most is None or value <= most
-    if low and high and (above is None or value > above) and (isinstance(value, int) or math.isfinite(value)):
+    least, most, above, below = (metadata.get(bound) for bound in ("least", "most", "above", "below"))
+    low = (least is None or value >= least) and (above is None or value > above)
+    high = (most is None or value <= most) and (below is None or value < below)
+    if low and high and (isinstance(value, int) or math.isfinite(value)):
         return
     raise ClustPSIError(f"{what} must be a number {bounds(metadata)}".rstrip() + f", not {value}")
 
@@ -226,5 +227,5 @@ def bounds(metadata: Mapping[str, Any]) -> str:
     >>> bounds({"least": 1, "most": 1_000_000}), bounds({"above": 0.0})
     ('at least 1 and at most 1,000,000', 'above 0')
     """
-    words = {"least": "at least", "above": "above", "most": "at most"}
+    words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
     return " and ".join(f"{words[key]} {metadata[key]:,.10g}" for key in words if metadata.get(key) is not None)

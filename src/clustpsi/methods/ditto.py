@@ -27,8 +27,8 @@ class Ditto(Method):
 
     def start(self, setting: Setting) -> Work[State]:
         yield from ()
-        number = len(setting.clients)
-        return State((setting.initial(0),) * (1 + number), {"trained": np.zeros(number, bool)})
+        goes_on = setting.before is not None  # then its own model is what each client uses already
+        return State((setting.common_start, *setting.own_starts), {"trained": np.full(len(setting.clients), goes_on)})
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         chosen = sample(rng, setting.clients, setting.num_chosen)

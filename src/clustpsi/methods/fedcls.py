@@ -60,10 +60,10 @@ def cover_labels(
     farther from the covered labels, then to chance.  When no remaining client can add a label, covering starts again.
     """
     unused = [list(rng.permutation(np.flatnonzero(group == g))) for g in range(int(group.max()) + 1)]
-    offered = np.stack([present[group == g].any(axis=0) for g in range(len(unused))])
     covered, chosen = np.zeros(present.shape[1], bool), list[int]()
     while len(chosen) < number:
         left = np.array([len(members) > 0 for members in unused])
+        offered = np.stack([present[members].any(axis=0) for members in unused])
         if not (offered[left] & ~covered).any():
             covered[:] = False
         added, distance = (offered & ~covered).sum(axis=1), (offered != covered).sum(axis=1)

@@ -60,7 +60,7 @@ class FedOpt(ServerOptimizer):
 
     eta: float = option(0.001, "server learning rate", above=0)
     tau_adaptivity: float = option(0.001, "tau of the adaptive step m / (sqrt(v) + tau)", above=0)
-    beta1: float = option(0.9, "decay of the first moment m", least=0, most=1)
+    beta1: float = option(0.9, "decay of the first moment m", least=0, below=1)
     eta_l: float = option(1.0, "factor on every client's update (1: none; Flower ignores it too)", above=0)
     v0: str = option(
         "zero", "initial second moment: Flower's 0, or the tau^2 of the method's paper", choices=("zero", "tau2")
@@ -94,7 +94,7 @@ class FedAdagrad(FedOpt):
 
     eta: float = option(0.3162, "server learning rate", above=0)
     tau_adaptivity: float = option(0.1, "tau of the adaptive step m / (sqrt(v) + tau)", above=0)
-    beta1: float = option(0.0, "decay of the first moment m", least=0, most=1)
+    beta1: float = option(0.0, "decay of the first moment m", least=0, below=1)
 
     def second_moment(self, v: Vector, squared: Vector) -> Vector:
         return v + squared
@@ -109,7 +109,7 @@ class FedYogi(FedOpt):
     paper: ClassVar[str] = "Reddi et al., ICLR 2021"
 
     tau_adaptivity: float = option(0.01, "tau of the adaptive step m / (sqrt(v) + tau)", above=0)
-    beta2: float = option(0.99, "decay of the second moment v", least=0, most=1)
+    beta2: float = option(0.99, "decay of the second moment v", least=0, below=1)
 
     def second_moment(self, v: Vector, squared: Vector) -> Vector:
         moved: Vector = v - (1 - self.beta2) * squared * np.sign(v - squared)
@@ -124,7 +124,7 @@ class FedAdam(FedOpt):
     idea: ClassVar[str] = "the mean update drives Adam on the server"
     paper: ClassVar[str] = "Reddi et al., ICLR 2021"
 
-    beta2: float = option(0.99, "decay of the second moment v", least=0, most=1)
+    beta2: float = option(0.99, "decay of the second moment v", least=0, below=1)
     bias_correction: str = option(
         "flower", "correction of eta: Flower's, or none as in the method's paper", choices=("flower", "none")
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from clustpsi.methods.base import Method, Setting, State
 from clustpsi.methods.fedavg import sample
-from clustpsi.methods.heads import head_of, with_heads
+from clustpsi.methods.heads import head_of, own_heads, with_heads
 from clustpsi.orders import Deployment, Model, Train, Work
 
 
@@ -28,8 +28,8 @@ class FedRep(Method):
 
     def start(self, setting: Setting) -> Work[State]:
         yield from ()
-        model, head = setting.initial(0), head_of(setting, self.name)
-        return State((model,), {"heads": np.tile(model.parameters[head], (len(setting.clients), 1))})
+        head = head_of(setting, self.name)
+        return State((setting.common_start,), {"heads": own_heads(setting, head)})
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         chosen, head = sample(rng, setting.clients, setting.num_chosen), head_of(setting, self.name)

@@ -11,7 +11,7 @@ import numpy as np
 
 from clustpsi.methods.base import Method, Setting, State
 from clustpsi.methods.fedavg import sample
-from clustpsi.methods.heads import head_of, with_heads
+from clustpsi.methods.heads import head_of, own_heads, with_heads
 from clustpsi.orders import Deployment, Together, Train, Work, log_shares
 
 
@@ -30,10 +30,9 @@ class FedROD(Method):
     paper: ClassVar[str] = "Chen and Chao, ICLR 2022"
 
     def start(self, setting: Setting) -> Work[State]:
-        model, head = setting.initial(0), head_of(setting, self.name)
+        model, head = setting.common_start, head_of(setting, self.name)
         counts = yield from self.label_counts(setting)
-        added = np.zeros((len(setting.clients), int(head.sum())), np.float32)
-        return State((model,), {"counts": counts, "added": added})
+        return State((model,), {"counts": counts, "added": own_heads(setting, head) - model.parameters[head]})
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
         chosen, head, generic = (

@@ -19,6 +19,11 @@ def head_of(setting: Setting, method: str) -> NDArray[np.bool_]:
     return setting.head
 
 
+def own_heads(setting: Setting, head: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """The head that each of the clients starts from: (len(clients), size of a head)."""
+    return np.stack([model.parameters[head] for model in setting.own_starts])
+
+
 def with_heads(shared: Model, head: NDArray[np.bool_], heads: Iterable[NDArray[np.float32]]) -> list[Model]:
     """The shared model with each of several heads in the place of its own."""
     models = []

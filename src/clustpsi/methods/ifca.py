@@ -34,10 +34,12 @@ class IFCA(Method):
                 f"n_ifca is {self.n_ifca}, but there are only {len(setting.clients)} clients to cluster"
             )
         # Models start apart: copies of one would have the same loss everywhere and stay copies for ever.
-        state = State(
-            tuple(setting.initial(1 + s) for s in range(self.n_ifca)),
-            {"cluster": np.zeros(len(setting.clients), np.int64)},
-        )
+        models = [setting.initial(1 + s) for s in range(self.n_ifca)]
+        if setting.before is not None:  # then those in use come first, the most used ones if there are too many
+            used, users = np.unique(setting.before.of_client[setting.clients], return_counts=True)
+            kept = np.sort(used[np.argsort(-users, kind="stable")[: self.n_ifca]])
+            models[: len(kept)] = [setting.before.models[each] for each in kept]
+        state = State(tuple(models), {"cluster": np.zeros(len(setting.clients), np.int64)})
         return (yield from self.assigned(setting, state, setting.clients))
 
     def round(self, setting: Setting, state: State, t: int, rng: np.random.Generator) -> Work[State]:
