@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -502,7 +502,7 @@ def test_fedcls_groups_offer_only_what_their_remaining_clients_have() -> None:
         chosen = fedcls.cover_labels(np.random.default_rng(seed), present, group, 26)
         after = group[chosen[chosen.index(0) + 1 :]] if 0 in chosen else np.zeros(0, int)
         turns = after[: 2 * min(np.bincount(after, minlength=2))]  # until one group has nobody left
-        assert all(one != other for one, other in zip(turns, turns[1:], strict=False))
+        assert all(one != other for one, other in pairwise(turns))
 
 
 def test_fedcls_covers_all_labels_equally_often() -> None:

@@ -55,6 +55,26 @@ def test_the_best_other_method_is_found_in_each_cell_and_tested_over_seeds() -> 
     ((_, (line,)),) = table.sections
     assert table.headings == ("α=50", "α=0.3")
     assert line.entries[1].lines == ("0.9250", f"{expected:+.4f}, p {2 * p[0]:.2g}", "FedAvg") and line.entries[1].bold
+    assert "better than the named method, but with fewer seeds: Local only (digits, α=50, 1 seed)" in table.notes
+
+
+def test_only_tested_cells_count_for_the_correction_and_methods_need_not_share_seeds() -> None:
+    no, three = [np.nan] * 3, [0.7, 0.72, 0.71]
+    table = best_table(
+        runs(
+            {
+                "prior_pfl": {0.3: [0.9, 0.91, 0.93, 0.9, 0.92, 0.9], 50.0: [0.5]},
+                "fedavg": {0.3: [*three, *no], 50.0: [0.4]},
+                "local": {0.3: [*no, 0.8, 0.84, 0.83]},
+            }
+        ),
+        "prior_pfl",
+    )
+    frame = table.frame.set_index("non_iid_param")
+    assert frame.loc[0.3, "best_other"] == "local" and frame.loc[0.3, "seeds"] == 3
+    assert frame.loc[0.3, "difference"] == pytest.approx(np.mean([0.9, 0.92, 0.9]) - np.mean([0.8, 0.84, 0.83]))
+    assert frame.loc[0.3, "p_holm"] == frame.loc[0.3, "p"], "the other cell has too few seeds for a test"
+    assert any("Holm's correction for 1 cell" in note for note in table.notes)
 
 
 def test_less_is_better_where_it_is() -> None:

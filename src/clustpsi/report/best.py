@@ -27,11 +27,12 @@ from clustpsi.report.tables import (
 def best_table(
     runs: pd.DataFrame, reference: str, score: str = "global_accuracy", *, num_clients: int | None = None
 ) -> Sheet:
-    """A method minus the best other method of each cell: the one with the best mean over the seeds that both have.
+    """A method minus the best other method of each cell, over the seeds that both have.
 
+    Of the other methods, those with the most of these seeds take part; a note names others that were better over fewer.
     The other method is chosen because its mean is best, which favours it.  A difference is called real after a paired
-    t-test over seeds with Holm's correction for the number of cells.  Centralized learning and scores on the server do
-    not take part.
+    t-test over seeds with Holm's correction for the number of tested cells.  Centralized learning and scores on the
+    server do not take part.
 
     Parameters
     ----------
@@ -57,6 +58,7 @@ def best_table(
         "untested" if np.isnan(p) else "not shown" if not real else "better" if gain > 0 else "worse"
         for p, real, gain in zip(cells["p"], shown, gains, strict=True)
     ]
+    tested = int(cells["p"].notna().sum())
     levels = level_order(cells["level"])
     sections = []
     for dataset in sorted(cells["dataset"].unique(), key=dataset_rank):
@@ -72,9 +74,11 @@ def best_table(
     notes = [
         f"lines: {SCORES[score].title.lower()}, its difference from the best other method's over the same seeds and p "
         "of a paired t-test, that method",
-        f"bold: better, or (!) worse, with p < {LEVEL} after Holm's correction for {counted(len(cells), 'cell')}",
+        *([f"bold: better, or (!) worse, with p < {LEVEL} after Holm's correction for {counted(tested, 'cell')}"]
+          if tested else []),
         *([f"p -: untested, with fewer than {FEWEST_PAIRS} seeds or a difference that does not vary"]
           if (cells["verdict"] == "untested").any() else []),
+        *_fewer_notes(cells),
         *notes,
         *left_out_notes(chosen),
     ]  # fmt: skip
@@ -96,27 +100,43 @@ def _cells(chosen: pd.DataFrame, reference: str, score: str) -> pd.DataFrame:
         by_seed = group.pivot(index="seed", columns="method", values=column).sort_index()
         if reference not in by_seed:
             continue
-        seeds = by_seed[by_seed[reference].notna()]
-        # Only the methods with the most of these seeds count.
-        others = seeds.drop(columns=reference)
-        others = others.loc[:, others.count() == others.count().max()].dropna()
-        if others.empty:
+        pairs = {  # with each other method, the seeds that both have
+            method: both
+            for method in by_seed.columns.drop(reference)
+            if len(both := by_seed[[reference, method]].dropna())
+        }
+        if not pairs:
             continue
-        best = str((SCORES[score].sign * others.mean()).idxmax())
-        difference = (seeds.loc[others.index, reference] - others[best]).to_numpy(np.float64)
+        ahead = {name: SCORES[score].sign * (both[name] - both[reference]).mean() for name, both in pairs.items()}
+        most = max(map(len, pairs.values()))
+        best = max((name for name, both in pairs.items() if len(both) == most), key=ahead.__getitem__)
+        difference = (pairs[best][reference] - pairs[best][best]).to_numpy(np.float64)
         rows.append(
             {
                 "dataset": dataset,
                 "level": level,
-                "seeds": len(difference),
-                "mean": seeds.loc[others.index, reference].mean(),
+                "seeds": most,
+                "mean": pairs[best][reference].mean(),
                 "best_other": best,
-                "best_mean": others[best].mean(),
+                "best_mean": pairs[best][best].mean(),
                 "difference": difference.mean(),
                 "p": paired_t_test(difference),
+                "better_with_fewer": {
+                    name: len(both) for name, both in pairs.items() if len(both) < most and ahead[name] > ahead[best]
+                },
             }
         )
     return pd.DataFrame(rows)
+
+
+def _fewer_notes(cells: pd.DataFrame) -> list[str]:
+    """Methods that would be the best other one, had they been run with as many seeds as that is."""
+    found = [
+        f"{method_title(name)} ({dataset_title(dataset)}, {level_title(level)}, {counted(seeds, 'seed')})"
+        for dataset, level, fewer in cells[["dataset", "level", "better_with_fewer"]].itertuples(index=False)
+        for name, seeds in fewer.items()
+    ]
+    return [f"better than the named method, but with fewer seeds: {', '.join(found)}"] if found else []
 
 
 def _entry(cell: dict[Any, Any] | None, score: str) -> Entry:
