@@ -126,14 +126,13 @@ def advice(
     """Learn which kind of method suits a federation, and test that on data sets that were left out."""
     from clustpsi.experiments import advice as study
     from clustpsi.files import check_writable
-    from clustpsi.paper import DATASETS
-    from clustpsi.recorded import recorded_runs
+    from clustpsi.recorded import COMPARISONS, recorded_runs
     from clustpsi.runs.frame import read_runs
     from clustpsi.runs.store import write_json
 
     if output is not None:
         check_writable(output)
-    stores = [read_runs(source)[0] for source in sources] if sources else map(recorded_runs, DATASETS)
+    stores = [read_runs(source)[0] for source in sources] if sources else map(recorded_runs, COMPARISONS)
     learned = study.learn(*study.find_cells(stores))
     if output is not None:
         write_json(output, learned.as_dict())

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from clustpsi import skew
 from clustpsi.errors import ClustPSIError
 from clustpsi.methods import make_method, method_spec
+from clustpsi.runs.frame import check_comparable
 
 #: The kinds of methods, each with the methods that may stand for it, as people write them.  The first one does unless
 #: runs of more data sets have another.
@@ -162,9 +163,14 @@ def find_cells(stores: Iterable[pd.DataFrame]) -> tuple[pd.DataFrame, dict[str, 
 
 
 def _known_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The finished runs of the methods that may stand for a kind, by the names that people write."""
+    """The finished runs of the methods that may stand for a kind, by the names that people write.
+
+    Runs on validation rows do not count; of the others, those on one data set must be comparable.
+    """
     names = {method_spec(make_method(name)): name for choices in KINDS.values() for name in choices}
-    runs = runs[(runs["status"] == "finished") & runs["agg_method"].isin(names)]
+    runs = runs[(runs["status"] == "finished") & runs["agg_method"].isin(names) & (runs["validation"] != True)]  # noqa: E712
+    for dataset, group in runs.groupby("dataset", sort=False):
+        check_comparable(group, f"the runs on {dataset}")
     runs = runs.assign(agg_method=runs["agg_method"].map(names)).astype({"num_clients": float})
     return runs.rename(columns={"constant_client": "skew_majority", "last_global_accuracy": "accuracy"})
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: Names of the grids.
 GRIDS = (*DATASETS, "digits", "amazon_prior", "fmnist_prior", "serengeti_prior", "sgd", "smoothing")
 
+#: Those that compare methods with the paper's settings, from which advice is learned.
+COMPARISONS = tuple(grid for grid in GRIDS if grid not in ("sgd", "smoothing"))
+
 
 def recorded_runs(grid: str) -> "pd.DataFrame":
     """The runs of a grid, as :func:`clustpsi.runs.frame.read_runs` gives them.

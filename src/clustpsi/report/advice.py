@@ -18,7 +18,7 @@ NEAREST = 5  # known federations that are shown
 class Advice:
     """Advice on a federation, and the runs on the federations that are most like it."""
 
-    method: str | None  # None if nothing is known to be better
+    method: str
     sentences: tuple[str, ...]
     title: str
     headings: tuple[tuple[str, str], ...]  # each with its explanation
@@ -30,9 +30,9 @@ def advise(counts: ArrayLike, learned: Learned | None = None) -> Advice:
     """Advice on a federation with these label counts; by default ``learned`` comes from the published runs."""
     learned = learned or _known()
     values = measure(counts)
-    sentences = [*(_ruled(values, learned) if learned.helps else _plain(values, learned)), *_limits(values, learned)]
+    sentences = [*(_ruled(values, learned) if learned.helps else _plain(learned)), *_limits(values, learned)]
     return Advice(
-        learned.rule.choose(values) if learned.helps else None,
+        learned.rule.choose(values) if learned.helps else learned.best_constant,
         tuple(sentences),
         f"Accuracy in the {NEAREST} known federations that are most like this one",
         (
@@ -83,14 +83,17 @@ def _ruled(values: dict[str, float], learned: Learned) -> list[str]:
     ]
 
 
-def _plain(values: dict[str, float], learned: Learned) -> list[str]:
-    other = learned.best_constant
+def _plain(learned: Learned) -> list[str]:
+    chosen = learned.best_constant
+    second = min((kind for kind in learned.methods if kind != chosen), key=learned.loss)
     return [
-        "No rule is known that chooses better on data it has not seen than always taking the same method, so these "
-        "are the plain facts.",
-        f"{method_title(other)} ({learned.methods[other]}) was as good as the best (within {NEAR} of accuracy) in "
-        f"{learned.near(other)} of {counted(sum(learned.sizes), 'federation')}. Compare it with local training on your "
-        f"own data.",
+        f"From label counts alone: start with {method_title(chosen)}: {learned.methods[chosen]}. Why: it was as good "
+        f"as the best of {len(learned.methods)} methods (within {NEAR} of accuracy) in {learned.near(chosen)} of "
+        f"{counted(sum(learned.sizes), 'known federation')}, {method_title(second)} in {learned.near(second)}. No rule "
+        f"that looks at label counts chose better on data it had not seen.",
+        f"How sure is that? This is evidence from {counted(len(learned.datasets), 'data set')} whose clients differ in "
+        f"their labels only. If a class looks different at different clients, it may not hold: compare with local "
+        f"training on your own data.",
     ]
 
 

@@ -23,7 +23,6 @@ from clustpsi.report.significance import difference_tables
 from clustpsi.report.tables import (
     SCORES,
     Level,
-    check_comparable,
     comparable,
     dataset_rank,
     dataset_title,
@@ -35,7 +34,7 @@ from clustpsi.report.tables import (
     method_title,
 )
 from clustpsi.runs.config import Config, run_command
-from clustpsi.runs.frame import SETTINGS, read_folders, read_runs
+from clustpsi.runs.frame import SETTINGS, check_comparable, read_folders, read_runs
 from clustpsi.runs.store import RunFolder, Store
 
 CELL = ["dataset", "partitioner", "non_iid_param", "num_clients"]

@@ -26,9 +26,9 @@ from clustpsi.methods import short_spec
 from clustpsi.paper import DATASETS, SEEDS
 from clustpsi.report import style
 from clustpsi.report.look import GREY, MEASURE_LOOKS
-from clustpsi.report.tables import SCORES, Level, check_comparable, having, level_order, method_order, method_title
+from clustpsi.report.tables import SCORES, Level, having, level_order, method_order, method_title
 from clustpsi.runs.config import Config
-from clustpsi.runs.frame import SETTINGS, dataset_name, read_runs, select
+from clustpsi.runs.frame import SETTINGS, check_comparable, dataset_name, read_runs, select
 from clustpsi.runs.store import RunFolder, write_csv
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Tables of scores from runs: the paper's two (global accuracy and distance from accuracy 1) and others."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -12,15 +12,9 @@ from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method, short_spec
 from clustpsi.printing import counted
 from clustpsi.report.sheet import Entry, Line, Sheet
-from clustpsi.runs.config import Config
+from clustpsi.runs.frame import check_comparable
 
 Level = tuple[str, float | None]
-
-#: Settings that make the rows and columns of tables, and those that do not change a score.
-VARIED = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed", "eval_every")
-
-#: All other settings: the runs of one data set in a table must agree in them.
-SHARED = tuple(each.name for each in fields(Config) if each.name not in VARIED)
 
 #: Marks a row with scores on the server, as code of the literature takes them, if they differ from the clients' own.
 SERVER = " (server)"
@@ -46,17 +40,6 @@ SCORES = {
     "ad": Score("AD, the clients' distance from accuracy 1, less is better", -1, "server_ad", of_clients=True),
     "sdad": Score("SDAD, the spread of the clients' distances from accuracy 1", -1, "server_sdad", of_clients=True),
 }
-
-
-def check_comparable(runs: pd.DataFrame, which: str) -> None:
-    """Raise if runs cannot be compared; the message names them by ``which``."""
-    for setting in SHARED:
-        values = runs[setting].drop_duplicates()
-        if len(values) > 1:
-            named = ", ".join("none" if pd.isna(value) else str(value) for value in values)
-            raise ClustPSIError(
-                f"{which} differ in {setting} ({named}): choose which to compare, with --where {setting}=..."
-            )
 
 
 def comparable(runs: pd.DataFrame, num_clients: int | None = None) -> pd.DataFrame:

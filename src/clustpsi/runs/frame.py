@@ -19,6 +19,10 @@ from clustpsi.runs.config import LATER_OPTIONS, READABLE, Config
 from clustpsi.runs.store import RunFolder, Store
 
 SETTINGS = tuple(each.name for each in fields(Config))
+#: Settings that make the rows and columns of tables, and those that do not change a score.
+VARIED = ("dataset", "partitioner", "non_iid_param", "num_clients", "agg_method", "seed", "eval_every")
+#: All other settings: runs of one data set that are compared must agree in them.
+SHARED = tuple(each.name for each in fields(Config) if each.name not in VARIED)
 TOTALS = ("num_parameters", "tau", "participants", "left_out", "bytes_up", "bytes_down")
 
 
@@ -51,6 +55,17 @@ def read_folders(folders: Iterable[RunFolder]) -> pd.DataFrame:
     return _typed(
         pd.DataFrame([{**run_row(folder.config(), folder), "folder": str(folder.path)} for folder in folders])
     )
+
+
+def check_comparable(runs: pd.DataFrame, which: str) -> None:
+    """Raise if runs cannot be compared; the message names them by ``which``."""
+    for setting in SHARED:
+        values = runs[setting].drop_duplicates()
+        if len(values) > 1:
+            named = ", ".join("none" if pd.isna(value) else str(value) for value in values)
+            raise ClustPSIError(
+                f"{which} differ in {setting} ({named}): choose which to compare, with --where {setting}=..."
+            )
 
 
 def write_runs(runs: pd.DataFrame) -> str:
