@@ -10,12 +10,13 @@ from clustpsi.streams import Stream, generator, raw_key
 
 def test_the_numbers_of_the_streams_never_change() -> None:
     assert {stream.name: int(stream) for stream in Stream} == {
-        "SPLIT": 1,
         "SAMPLING": 2,
         "TRAINING": 3,
         "METHOD": 4,
         "HELD_OUT": 5,
         "SCORED": 6,
+        "OWN_START": 7,
+        "OWN_TASK": 8,
     }
 
 

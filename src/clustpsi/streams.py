@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 class Stream(IntEnum):
     """What a stream is for.  The numbers are part of every result: never change them."""
 
-    SPLIT = 1
     SAMPLING = 2
     TRAINING = 3
     METHOD = 4
     HELD_OUT = 5
     SCORED = 6
+    OWN_START = 7  # clients with a model of their own: initial models
+    OWN_TASK = 8  # and what they draw in a task
 
 
 def generator(seed: int, stream: Stream, *position: int) -> np.random.Generator:

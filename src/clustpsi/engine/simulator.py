@@ -130,7 +130,7 @@ class Simulator:
                 return self.clients.train_counts[clients] > 0
             case Losses(clients, model):
                 self._book(order)
-                with self.ledger.timed("losses"):
+                with self.ledger.timed(order.purpose):
                     return self._client_losses(clients, model)
             case HeldOutLosses():
                 self._book(order)
@@ -138,10 +138,10 @@ class Simulator:
                     return self._held_out_losses(order)
             case NearestModel(clients, models):
                 self._book(order)
-                with self.ledger.timed("estimation"):
+                with self.ledger.timed(order.purpose):
                     return self._nearest_model(clients, models)
             case Evaluate():
-                with self.ledger.timed("evaluation"):
+                with self.ledger.timed(order.purpose):
                     return self._evaluate(order)
         raise ClustPSIError(f"the simulator cannot serve an order of the type {type(order).__name__}")
 

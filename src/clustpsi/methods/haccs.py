@@ -39,7 +39,10 @@ class HACCS(SingleModel):
         choices=("samples", "uniform"),
     )
     dp_eps: float | None = option(
-        None, "privacy budget: Laplace noise of scale 1 / dp_eps on every count (default: no noise)", above=0
+        None,
+        "simulated noise: the server adds Laplace noise of scale 1 / dp_eps to every count (default: none); "
+        "--dp-epsilon protects what clients tell",
+        above=0,
     )
 
     def prepare(self, setting: Setting, model: Model) -> Work[State]:

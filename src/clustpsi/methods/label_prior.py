@@ -38,6 +38,10 @@ def fit_dirichlet(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     stays between :data:`LEAST_SUM` (every client has one class) and :data:`LARGEST_SUM` (all have the same mix).  A
     class that nobody has gets 0.
 
+    This is Minka's fixed point, which nears the maximum ever more slowly where clients are alike and the likelihood
+    hardly depends on the sum.  After :data:`MOST_STEPS` steps it is taken as it is: the sum is then too small (127 is
+    the most likely one for a partition with alpha 50, and this gives 87), which changes the mixes little.
+
     >>> fit_dirichlet(np.array([[30, 10], [18, 22], [9, 31], [25, 15]])).round(1)
     array([3.6, 3.4])
     """

@@ -23,6 +23,7 @@ from clustpsi.nodes.protocol import (
 )
 from clustpsi.orders import Evaluate, Evaluated, Losses, Model, NearestModel, Train, Trained
 from clustpsi.privacy import private_counts
+from clustpsi.streams import Stream, generator, raw_key
 
 Arrays = list[NDArray[Any]]
 
@@ -67,7 +68,7 @@ class Task:
 
     @property
     def rng(self) -> np.random.Generator:
-        return np.random.default_rng((self.seed, self.round, self.number))
+        return generator(self.seed, Stream.OWN_TASK, self.round, self.number)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class OwnClient:
         ``evaluate(arrays, task)`` gives the true classes of the test rows, the predicted classes (both as positions in
         ``task.classes``), and the mean loss.
     initial
-        ``initial(seed)`` gives the arrays of a random initial model.
+        ``initial(seed)`` gives the arrays of a random initial model; seeds are whole numbers below 2**32.
     losses
         ``losses(arrays, task)`` gives the loss of every training row, for methods that choose clients or models by loss
         (poc, haccs, ifca, fedsoft).
@@ -136,7 +137,7 @@ class OwnNode(AnyNode):
             case Prepare(terms):
                 return Prepared(*self._counts(terms), {})
             case Initial(index, seed):
-                return Served((self._model(self._client.initial(seed + index)),), 1)
+                return Served((self._model(self._client.initial(int(raw_key(seed, Stream.OWN_START, index)[0]))),), 1)
             case Serve():
                 return self._serve(body)
         return Refusal(f"a client with a model of its own cannot answer {type(body).__name__}")

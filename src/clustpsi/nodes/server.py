@@ -139,6 +139,7 @@ class Exchange:
         """Ask each node its own question; gives each node's answer, or :class:`Unusable` with the reason."""
         whole = {node: CODEC.write(Call(speaker(), body)) for node, body in bodies.items()}
         connected = self.transport.nodes()
+        self._late = {ticket: node for ticket, node in self._late.items() if node in connected}
         answers: dict[int, Any] = {
             node: Unusable("it is not connected") for node in bodies if node not in connected
         }  # the server does not wait for nodes that are gone
@@ -293,13 +294,12 @@ class NodeServer:
                 raise ClustPSIError("no federation can train on pooled data: take another method than centralized")
         return self._together((order,), t)[0]
 
-    def _together(self, orders: tuple[Order, ...], t: int) -> tuple[Any, ...]:
+    def _together(self, orders: tuple[Any, ...], t: int) -> tuple[Any, ...]:
         """Serve orders in one exchange."""
         replies: list[Any] = [self._known(order) for order in orders]
         asked = [i for i, reply in enumerate(replies) if reply is None]
         if asked:
-            purpose = getattr(orders[asked[0]], "purpose", type(orders[asked[0]]).__name__.lower())
-            with self.ledger.timed(purpose):
+            with self.ledger.timed(orders[asked[0]].purpose):
                 for i, reply in zip(asked, self._ask([orders[i] for i in asked], t), strict=True):
                     replies[i] = reply
         for order in orders:

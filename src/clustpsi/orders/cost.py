@@ -1,4 +1,7 @@
-"""What an order sends over the network: a function of the order alone, the same for every server."""
+"""What an order sends over the network: a function of the order alone, the same for every server.
+
+It counts what the method needs to be sent.  A server of real nodes may have more sent, to score models or to keep them.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

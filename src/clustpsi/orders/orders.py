@@ -3,7 +3,8 @@
 A method never trains or evaluates anything itself.  Its generator yields orders; a server (the simulator, or a real
 federation) serves each order and sends the reply into the generator.  So a method is written once and runs anywhere.
 
-Some clients may not answer an order.  The description of each reply says what it holds for them.
+Some clients may not answer an order.  The description of each reply says what it holds for them.  The time that an
+order takes is booked under its ``purpose``.
 
 Most fields of an order mean the same to all of its clients.  A field that is :data:`~clustpsi.orders.parts.PerClient`
 has one entry per client, so that :func:`~clustpsi.orders.parts.part` can give each client its own.
@@ -58,6 +59,7 @@ class LabelCounts:
     """
 
     answer: ClassVar[Answer] = Line("counts")
+    purpose: ClassVar[str] = "start"
 
     clients: PerClient[NDArray[np.int64]]
     hold_out: HoldOut | None = None
@@ -72,6 +74,7 @@ class LabelPresence:
     """
 
     answer: ClassVar[Answer] = Line("flags")
+    purpose: ClassVar[str] = "start"
 
     clients: PerClient[NDArray[np.int64]]
 
@@ -181,6 +184,7 @@ class Losses:
     """
 
     answer: ClassVar[Answer] = Line("numbers", None, absent=np.nan)
+    purpose: ClassVar[str] = "losses"
 
     clients: PerClient[NDArray[np.int64]]
     model: Model
@@ -233,6 +237,7 @@ class NearestModel:
     """
 
     answer: ClassVar[Answer] = Line("counts", "models")
+    purpose: ClassVar[str] = "estimation"
 
     clients: PerClient[NDArray[np.int64]]
     models: Sequence[Model]
@@ -261,6 +266,7 @@ class Evaluate:
         "correct": Line("counts"),
         "loss": Line("numbers", None),
     }
+    purpose: ClassVar[str] = "evaluation"
 
     clients: PerClient[NDArray[np.int64]]
     deployment: Deployment

@@ -53,7 +53,7 @@ def effort_table(runs: pd.DataFrame, *, num_clients: int | None = None) -> Sheet
     title = f"Clients that trained in {rounds} rounds, and MB sent both ways (means over seeds)" + (
         f", {size[0]} clients" if len(size) else ""
     )
-    notes = ["a client counts once for every round it trains in"]
+    notes = ["a client counts once each time it is asked to train, twice in a round of Ditto, FedRep or FedROD"]
     if any(entry == Entry() for _, lines in sections for line in lines for entry in line.entries):
         notes.append("empty: not run")
     return Sheet(title, tuple(map(level_title, levels)), sections, pd.DataFrame(rows), notes + left_out_notes(chosen))

@@ -536,8 +536,8 @@ def _cost(cell: Cell, drawn: Drawn) -> dict[str, Any]:
         Heading("seconds"),
     )
     notes = [
-        "A client counts once for every round it trains in. Seconds are those of the simulation, without compiling: "
-        "they depend on the machine and on what else it did."
+        "A client counts once each time it is asked to train, twice in a round of Ditto, FedRep or FedROD. Seconds are "
+        "those of the simulation, without compiling: they depend on the machine and on what else it did."
     ]
     return {
         "chart": drawn.add(
