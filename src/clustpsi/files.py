@@ -20,7 +20,7 @@ from clustpsi.errors import ClustPSIError
 UNFINISHED = ".tmp"
 
 # Names of files that a process has open already.  (Files in /dev/shm, say, are like any others.)
-_OPEN_FILES = ("/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd")
+_OPEN_FILES = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 
 # Whether files are for now: whoever writes them removes them again.
 _FOR_NOW = contextvars.ContextVar("for now", default=False)
@@ -129,7 +129,7 @@ def _mode(path: Path) -> int | None:
 
 def _is_open_end(path: Path, mode: int | None) -> bool:
     """Whether a path leads to a device, a pipe or an open file such as /dev/stdout."""
-    return mode is not None and (not stat.S_ISREG(mode) or any(map(path.absolute().is_relative_to, _OPEN_FILES)))
+    return mode is not None and (not stat.S_ISREG(mode) or str(path.absolute()).startswith(_OPEN_FILES))
 
 
 def _write_through(target: Path, write: Callable[[BinaryIO], Any]) -> None:

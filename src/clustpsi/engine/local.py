@@ -165,7 +165,7 @@ class LocalWork:
         new = [chunk for chunk in chunks if self._is_new(self._program_of(chunk))]
         if new:
             with self._time_compilation():
-                list(self._pool.map(lambda chunk: self._run_chunk(chunk, t, for_nothing=True), new))
+                list(self._in_order(lambda chunk: self._run_chunk(chunk, t, for_nothing=True), new))
 
     def _program_of(self, tasks: list[Task]) -> Hashable:
         """What decides which compiled program trains a chunk."""

@@ -178,7 +178,8 @@ class Course:
             if due:
                 self._score_newcomers(t, state)
         ledger = self.take_ledger()
-        self.history.add(t, scores, server, ledger, self.method.clusters(self.setting, state))
+        with self.timed("server"):  # which keeps the records
+            self.history.add(t, scores, server, ledger, self.method.clusters(self.setting, state))
         if self.watch is not None:
             left_out = tuple(self.clients.names[client] for client in ledger.left_out)
             self.watch(Progress(t, 0.0, self.config.comm_rounds, self.history.last_accuracy, left_out))
