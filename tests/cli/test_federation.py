@@ -1,6 +1,7 @@
 """``clustpsi federation``: mistakes are one sentence and exit code 2, before anything is started."""
 
 import builtins
+import re
 import socket
 from contextlib import nullcontext
 from itertools import pairwise
@@ -176,3 +177,10 @@ def test_nodes_of_up_keep_their_secrets_beside_the_runs(
     for arguments, secret in zip(given, secrets, strict=True):
         found = arguments.get("secret") if own else dict(pairwise(arguments)).get("--secret")
         assert found == (str(secret) if are_kept else None)
+
+
+@pytest.mark.parametrize("command", ["up", "submit", "app"])
+def test_no_command_that_reads_no_file_offers_to(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert clustpsi("federation", command, "--help") == 0
+    told = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    assert "Named data set that nodes without files share" in told and "a file: a table" not in told

@@ -42,6 +42,13 @@ SaveModels = Annotated[
     bool,
     typer.Option("--save-models", help="Save the final models: model.safetensors or, with --client, models.npz."),
 ]
+SharedDataset = Annotated[
+    str,
+    typer.Option(
+        help="Named data set that nodes without files share. Nodes with files need none: give --label.",
+        autocompletion=complete_datasets,
+    ),
+]
 Client = Annotated[
     Path | None,
     typer.Option(help="Python file whose `app` is a ClientApp with a model of its own.", show_default="clustpsi's"),
@@ -281,6 +288,7 @@ def register(
 def submit(
     superlink: SuperLink,
     nodes: Nodes,
+    dataset: SharedDataset = "digits",
     agg_method: Annotated[str, typer.Option(help="The method, as name or name:parameter=value:...")] = "clust_psi_pfl",
     output: Output = Path("runs"),
     classes: Classes = None,
@@ -300,7 +308,7 @@ def submit(
 
     _check_tls(root_certificates, insecure)
     settings = _settings(
-        options,
+        {**options, "dataset": dataset},
         agg_method,
         nodes,
         output,
@@ -328,6 +336,7 @@ with_options(submit, [*config_options("agg_method", "client", "min_class", "star
 def write(
     folder: Annotated[Path, typer.Argument(help="New folder for the app.")],
     nodes: Nodes = 2,
+    dataset: SharedDataset = "digits",
     agg_method: Annotated[str, typer.Option(help="The method, as name or name:parameter=value:...")] = "clust_psi_pfl",
     output: Output = Path("runs"),
     classes: Classes = None,
@@ -342,7 +351,9 @@ def write(
 ) -> None:
     """Write the Flower app of a run, for Flower's own command flwr run: the settings are its run configuration."""
     patience = _patience(connect, deadline, min_answers)
-    settings = _settings(options, agg_method, nodes, output, classes, patience, resume, fresh, save_models)
+    settings = _settings(
+        {**options, "dataset": dataset}, agg_method, nodes, output, classes, patience, resume, fresh, save_models
+    )
 
     from clustpsi.flower import check_installed
 
