@@ -66,7 +66,8 @@ class Worker:
             try:
                 self._nodes = {key: node_for(self._node_config, run_config, self._secret)}
             except Exception as error:  # the server gets an answer, whatever is wrong with the rows
-                return refusal(str(error) if isinstance(error, ClustPSIError) else repr(error))
+                reason = str(error) if isinstance(error, ClustPSIError) else repr(error)
+                return refusal(reason, str(self._node_config.get("name", self._node_config.get("partition-id", ""))))
         answer: Envelope = self._nodes[key].handle(envelope)
         return answer
 

@@ -42,9 +42,16 @@ from clustpsi.privacy import learns, private_counts, private_split, private_summ
 
 
 class AnyNode(ABC):
-    """Answers envelopes; an error becomes an answer too."""
+    """Answers envelopes; an error becomes an answer too.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    name
+        Name of the client.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.held = Held()
 
     def handle(self, envelope: Envelope) -> Envelope:
@@ -54,18 +61,18 @@ class AnyNode(ABC):
             call = CODEC.read(envelope, self.held)
             self.held.keep(envelope.arrays)
             if not isinstance(call, Call):
-                body = Refusal("the message is no call")
+                body = Refusal("the message is no call", self.name)
             elif call.speaker.protocol != PROTOCOL:
-                body = Refusal(_other_version(call.speaker))
+                body = Refusal(_other_version(call.speaker), self.name)
             else:
                 body = self.answer(call.body)
         except Missing as missing:
             self.held.keep(envelope.arrays)
             body = Lacking(tuple(missing.hashes))
         except (ClustPSIError, Undecodable) as error:
-            body = Refusal(str(error))
+            body = Refusal(str(error), self.name)
         except Exception as error:  # the server gets an answer, whatever fails in a node's data or model
-            body = Refusal(f"{type(error).__name__}: {error}")
+            body = Refusal(f"{type(error).__name__}: {error}", self.name)
         answer = CODEC.write(Answer(speaker(), body))
         self.held.keep(answer.arrays)
         return answer
@@ -93,7 +100,7 @@ class Node(AnyNode):
     """
 
     def __init__(self, data: NodeData, workers: int | None = None, secret: str | None = None) -> None:
-        super().__init__()
+        super().__init__(data.name)
         self._data, self._workers = data, workers
         self._secret = secret if secret is not None else secrets.token_hex(16)
         self._ready: tuple[str, Any] | None = None
@@ -106,7 +113,7 @@ class Node(AnyNode):
                 return self.prepare(terms)
             case Serve():
                 return self.serve(body)
-        return Refusal(f"a node with clustpsi's models cannot answer {type(body).__name__}")
+        return Refusal(f"a node with clustpsi's models cannot answer {type(body).__name__}", self.name)
 
     def describe(self, private: bool) -> Description:
         described = self._data.describe(private)
@@ -178,9 +185,9 @@ class Node(AnyNode):
         return self._ready[1]
 
 
-def refusal(reason: str) -> Envelope:
+def refusal(reason: str, name: str = "") -> Envelope:
     """The answer of a node that cannot be set up at all."""
-    return CODEC.write(Answer(speaker(), Refusal(reason)))
+    return CODEC.write(Answer(speaker(), Refusal(reason, name)))
 
 
 def _split(rows: int, terms: Terms, secret: str | None) -> tuple[Rows, Rows]:

@@ -213,9 +213,10 @@ class Served:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a node cannot do what the server asks: one sentence."""
+    """Why a node cannot do what the server asks: one sentence; and the node's name, if it has one."""
 
     reason: str
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,7 @@ class Exchange:
     def __init__(self, transport: Transport, patience: Patience) -> None:
         self.transport, self.patience = transport, patience
         self._believed: dict[int, Held] = {}  # arrays that each node probably holds
+        self._names: dict[int, str] = {}  # of the nodes that have told theirs
         self.silent: set[int] = set()  # nodes that missed a deadline: asked, but not waited for until they answer
         self._late: dict[str, int] = {}  # the tickets they have not answered
 
@@ -173,7 +174,9 @@ class Exchange:
                 with checking():
                     described[node] = check_description(answer)
             except Unusable as problem:
-                log.warning("round %d: the node with Flower's number %d is left out: %s", t, node, problem)
+                name = self._names.get(node)
+                who = f"the node with Flower's number {node}" if name is None else f"node {name!r}"
+                log.warning("round %d: %s is left out: %s", t, who, problem)
         return described
 
     def _ask(
@@ -214,6 +217,9 @@ class Exchange:
             return Unusable(f"its answer is malformed: {error}")
         if not isinstance(answer, Answer) or not isinstance(answer.speaker, Speaker):
             return Unusable("its answer is malformed: it is no answer")
+        name = getattr(answer.body, "name", None)  # of a description or of a refusal
+        if isinstance(name, str) and name:
+            self._names[node] = name
         if answer.speaker.protocol != PROTOCOL or answer.speaker.version != speaker().version:
             return Unusable(
                 f"it runs clustpsi {answer.speaker.version} and the server {speaker().version}: install the same"
