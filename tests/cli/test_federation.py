@@ -1,7 +1,10 @@
 """``clustpsi federation``: mistakes are one sentence and exit code 2, before anything is started."""
 
 import builtins
+import re
 import socket
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +149,38 @@ def test_flowers_variables_that_the_user_has_set_stay(monkeypatch: pytest.Monkey
     monkeypatch.setenv("FLWR_HOME", "/mine")
     assert environment(Path("/other"))["FLWR_TELEMETRY_ENABLED"] == "1"
     assert environment(Path("/other"))["FLWR_HOME"] == "/mine"
+
+
+@pytest.mark.parametrize("more, are_kept", [((), False), (("--dp-epsilon", "2"), True)])
+@pytest.mark.parametrize("own", [False, True])
+def test_nodes_of_up_keep_their_secrets_beside_the_runs(
+    more: tuple[str, ...], are_kept: bool, own: bool, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a run with noise could not go on: all nodes are started again."""
+    from clustpsi.errors import ClustPSIError
+    from clustpsi.flower import deployment
+
+    given: list[Any] = []
+
+    class Nowhere:
+        start_node = start_plain_node = lambda self, name, node: given.append(node)
+
+        def run(self, *_: Any) -> Path:
+            raise ClustPSIError("no further")
+
+    monkeypatch.setattr(deployment.Federation, "up", lambda port: nullcontext(Nowhere()))
+    (here / "site-2.csv").write_text("x,label\n1,a\n2,b\n")
+    more = (*more, "--client", "my.py") if own else more
+    data = ("--data", "site-{n}.csv", "--label", "label", "--output", "out", "--quiet")
+    assert clustpsi("federation", "up", *data, *more) == 2
+    secrets = [here / "out" / ".federations" / f"node-{n}.secret" for n in range(2)]
+    for arguments, secret in zip(given, secrets, strict=True):
+        found = arguments.get("secret") if own else dict(pairwise(arguments)).get("--secret")
+        assert found == (str(secret) if are_kept else None)
+
+
+@pytest.mark.parametrize("command", ["up", "submit", "app"])
+def test_no_command_that_reads_no_file_offers_to(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert clustpsi("federation", command, "--help") == 0
+    told = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    assert "Named data set that nodes without files share" in told and "a file: a table" not in told

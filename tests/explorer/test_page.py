@@ -152,6 +152,26 @@ def test_a_slider_changes_the_numbers_and_the_address_brings_them_back(looking: 
     assert query(page)["preset"] == "paper" and "psi_features" not in query(page)
 
 
+def test_a_message_goes_with_what_was_wrong(looking: Tab) -> None:
+    page = looking.page
+    alpha, said, results = page.locator("#alpha"), page.locator("#control-message"), page.locator("#results")
+    before = alpha.input_value()
+    alpha.fill("-1")
+    expect(said).to_contain_text("must be above 0, not -1")
+    expect(results).to_have_class("stale")
+    expect(alpha).to_have_value("-1")  # the slider does not take it along
+    alpha.fill("1000")  # more than the slider reaches
+    expect(page.locator("#command")).to_contain_text("--non-iid-param 1000 ")
+    alpha.fill(before)
+    expect(said).to_be_empty()
+    expect(results).not_to_have_class("stale")
+    page.locator("#seed").fill("4294967296")
+    expect(said).to_contain_text("seed must be at most 2,147,483,647, not 4294967296.")
+    page.locator("#seed").fill("7")
+    expect(said).to_be_empty()
+    expect(results).not_to_have_class("stale")
+
+
 def test_training_goes_on_beside_another_tab_stops_and_equals_the_command_line(
     looking: Tab, training: Tab, explorer: Started, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +236,22 @@ def test_tables_are_shown_refused_and_never_run(looking: Tab, explorer: Started,
     expect(fact(page, "skew")).to_have_text("2")
     expect(page.locator("#message")).to_be_empty()
     expect(page.locator("#command")).to_contain_text("--dataset rows.csv --label kind --client site")
+
+
+def test_an_address_that_cannot_be_shown_is_said_until_a_control_is_touched(
+    browser: "BrowserContext", explorer: Started
+) -> None:
+    for wrong, sentence in (("num_clients=1", "from 2 to 2,000 clients"), ("page=paper&paper_dataset=foo", "'foo'")):
+        tab = Tab(browser, explorer, wrong)
+        said = tab.page.locator("#address-message")
+        expect(said).to_contain_text("This address cannot be shown: ")
+        expect(said).to_contain_text(sentence)
+        time.sleep(1.5)  # the charts have come long ago
+        expect(said).to_be_visible()
+        tab.page.get_by_text("The paper, live").click()
+        expect(said).to_be_empty()
+        expect(tab.page.locator("#paper-table tbody tr").first).to_be_visible()
+        tab.close()
 
 
 def test_the_paper_live(looking: Tab) -> None:

@@ -1,10 +1,13 @@
 """Settings of the explorer: from controls and addresses and back; nothing but known data is ever named."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.explorer import results
 from clustpsi.explorer.settings import Settings
 from clustpsi.report.tables import method_title
 
@@ -70,7 +73,10 @@ def test_a_table_has_its_own_clients() -> None:
         ("psi_features=odd", "psi_features"),
         ("preset=odd", "unknown preset"),
         ("tau_clusters=0", "tau_clusters"),
-        ("comm_rounds=9999999999999999999999", "whole number"),
+        ("comm_rounds=9999999999999999999999", "comm rounds must be at most 2,147,483,647"),
+        ("seed=4294967296", "seed must be at most 2,147,483,647, not '4294967296'"),
+        ("seed=-1e300", "seed must be at least 0"),
+        ("seed=inf", "whole number"),
         ("x=" + "y" * 5000, "longer than"),
     ],
 )
@@ -86,3 +92,25 @@ def test_the_clusters_on_the_screen_are_those_that_are_trained() -> None:
     assert own.methods == ("clust_psi_pfl:psi_features=signed:psi_smoothing=clip",)
     robust = Settings(agg_method="fedavg,clust_psi_pfl")
     assert robust.preset == "robust" and list(map(method_title, robust.methods)) == ["FedAvg", "Clust-PSI-PFL (robust)"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (("foo", None, None, None, None), "the paper has no data set 'foo'"),
+        ((None, None, None, "zz", None), "there is no table of 'zz': choose global_accuracy or ad"),
+        (("acs_income", "7", None, None, None), "there are no runs with 7 clients"),
+        (("acs_income", "100", "α=9", None, None), "there are no runs at α=9: choose one of"),
+        (("acs_income", None, None, None, ["magic"]), "there are no runs of magic"),
+    ],
+)
+def test_what_the_paper_does_not_have_is_one_sentence(asked: tuple[Any, ...], sentence: str) -> None:
+    with pytest.raises(ClustPSIError, match=sentence):
+        results.check(*asked)
+
+
+def test_what_the_paper_has_is_no_error() -> None:
+    results.check(None, None, None, None, None)
+    (most, *_) = results.client_numbers("serengeti")
+    level = next(iter(results.levels("serengeti", most)))
+    results.check("serengeti", str(most), level, "ad", ["fedavg", "magic"])

@@ -136,6 +136,32 @@ def test_ctrl_c_leaves_nothing_behind_and_the_run_goes_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_a_run_with_noise_is_refused_continued_and_not_computed_again_as_any_other(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for site in range(2):
+        rows = [f"{x:.3f},{'ab'[int(x + rng.normal() > 0)]}\n" for x in rng.normal(size=80)]
+        (tmp_path / f"site-{site}.csv").write_text("x,kind\n" + "".join(rows))
+    data = ("--data", str(tmp_path / "site-{n}.csv"), "--label", "kind", "--dp-epsilon", "5")
+    up = Up(tmp_path / "runs", *data, nodes=2, rounds=8)
+    up.wait_for(lambda: re.search("round [1-6]/", up.log.read_text()) is not None)
+    up.process.send_signal(signal.SIGINT)
+    assert up.end(60) == 130
+    assert "start the same command again with --resume" in up.log.read_text()
+    refused = Up(tmp_path / "runs", *data, nodes=2, rounds=8)
+    assert refused.end() == 2 and "holds an unfinished run" in refused.log.read_text()
+    again = Up(tmp_path / "runs", *data, "--resume", nodes=2, rounds=8)
+    assert again.end() == 0, again.log.read_text()
+    assert "round 0/8" not in again.log.read_text()
+    tested = only_run(tmp_path / "runs")
+    before = (tested / "timing.json").read_bytes()
+    finished = Up(tmp_path / "runs", *data, "--resume", nodes=2, rounds=8)
+    assert finished.end() == 0, finished.log.read_text()
+    assert (only_run(tmp_path / "runs") / "timing.json").read_bytes() == before
+    for each in (up, refused, again, finished):
+        each.check_gone()
+
+
+@pytest.mark.slow
 def test_a_killed_command_takes_its_processes_with_it(tmp_path: Path) -> None:
     up = Up(tmp_path / "runs")
     up.wait_for(lambda: len(up.processes("clustpsi.flower.supernode")) == 3)

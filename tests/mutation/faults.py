@@ -1362,12 +1362,13 @@ faults(
 )
 faults(
     "nodes/server.py",
-    "tests/nodes/test_faults.py",
+    "tests/nodes/test_faults.py tests/flower/test_secret.py",
     ("nodes-without-examples-taken", "answers[client].examples < 1:", "False:"),
     ("nodes-too-few-answers-are-enough", "if asked - len(reasons) >= needed or not asked:", "if True:"),
     ("nodes-other-versions-taken", "or answer.speaker.version != speaker().version:", "or False:"),
     ("nodes-waited-for-every-time", "if not pending or (not waited_for and answers):", "if not pending:"),
-    ("nodes-that-come-back-are-strangers", "member.description.name == description.name for", "False for"),
+    ("nodes-with-another-secret-come-back", "description.seal != before[0].seal", "False"),
+    ("nodes-that-come-back-are-strangers", "if member.description.name == description.name]", "if False]"),
 )
 faults(
     "nodes/node.py",

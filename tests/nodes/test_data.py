@@ -124,6 +124,22 @@ def test_contradictions_between_nodes_are_sentences(other: pd.DataFrame, said: s
         agree(described(written(tmp_path, one=BASE, two=other)))
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_the_sentence_about_another_column_advises_helps(ending: str, tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.{ending}" for name in ("one", "two")]
+    for file, frame in zip(files, (BASE, BASE.assign(z=1.5)), strict=True):
+        frame.to_csv(file, index=False) if ending == "csv" else frame.to_parquet(file)
+    with pytest.raises(ClustPSIError, match=r"no column 'z', which node 'two' has.*--drop"):
+        agree(described(nodes_of(files)))
+    nodes = nodes_of(files, drop=("z",))
+    assert agree(described(nodes)).features["numbers"] == ("x",)
+    plain = nodes_of(files[:1])[0]
+    assert described([nodes[0]]) == described([plain]), "as if nothing had been dropped"
+    for wrong, said in ((("label",), "must be different columns"), (("",), "--drop is empty")):
+        with pytest.raises(ClustPSIError, match=said):
+            nodes_of(files, drop=wrong)
+
+
 def test_a_node_may_lack_classes_kinds_and_numbers(tmp_path: Path) -> None:
     poor = pd.DataFrame({"x": [np.nan] * 3, "y": ["u"] * 3, "label": ["b"] * 3})
     agreement = agree(described(written(tmp_path, one=BASE, two=poor)))

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.flower.local_grid import LocalGrid
 from clustpsi.flower.server import federate
 from clustpsi.flower.settings import Settings
+from clustpsi.flower.worker import Worker
 from clustpsi.nodes.codec import Envelope
 from clustpsi.nodes.data import from_file
 from clustpsi.nodes.node import AnyNode, Node
@@ -184,9 +186,15 @@ def test_another_version_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
 
     run_with(fault, tmp_path, wanted=3)
     (said,) = [text for text in caplog.messages if "0.0.9" in text]
-    assert said.startswith(
-        "round 0: the node with Flower's number 101 is left out: it runs clustpsi 0.0.9 and the server "
-    )
+    assert said.startswith("round 0: node '1' is left out: it runs clustpsi 0.0.9 and the server ")
+
+
+def test_a_node_that_cannot_read_its_rows_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "oslo.csv").write_text("x,y\n1,a\n2,b\n")
+    with closing(Worker(tmp_path / "socket", {"name": "oslo", "data": str(tmp_path / "oslo.csv")})) as worker:
+        run_config = Settings(Config(dataset="nodes.csv", label="kind")).as_run_config()
+        run_with(lambda envelope, _: worker.handle(run_config, envelope), tmp_path, wanted=3)
+    assert any("node 'oslo' is left out: it says: " in said and "no column 'kind'" in said for said in caplog.messages)
 
 
 @pytest.mark.parametrize("whose", [None, "clustpsi", {"version": 1}])
@@ -222,9 +230,8 @@ def test_a_malformed_description_is_left_out(
 ) -> None:
     fault = when(lambda body: isinstance(body, Describe), lambda described: replace(described, **changes))
     folder = run_with(fault, tmp_path, replace(CONFIG, comm_rounds=1), wanted=3)
-    assert any(
-        text.startswith("round 0: the node with Flower's number 101 is left out: its ") for text in caplog.messages
-    )
+    who = "the node with Flower's number 101" if "name" in changes else "node '1'"
+    assert any(text.startswith(f"round 0: {who} is left out: its ") for text in caplog.messages)
     assert len(folder.clients()) == 3
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from clustpsi import FederatedClassifier, SavedModel
+from clustpsi.datasets.table_files import read_table
 from clustpsi.orders import Deployment
 from clustpsi.saved import onnx_export
 from helpers import clustpsi
@@ -107,6 +108,65 @@ def test_the_example_for_tables(tmp_path: Path) -> None:
     expected = model.predict(frame, "site", counts=counts).tolist()
     assert run_example("table.py", str(tmp_path / "onnx"), str(tmp_path / "rows.csv"), "site") == expected
     assert len(set(expected)) == 3
+
+
+def written_oddly(rows: int, separator: str, seed: int) -> str:
+    """A CSV file as people write it: dates, decimal commas, money, marks of gaps, padded and typed categories."""
+    rng = np.random.default_rng(seed)
+    species = rng.integers(0, 3, rows)
+    lines = [["site", "leg", "wing", "mass", "price", "day", "seen", "ring", "kept", "habitat", "species"]]
+    for at, kind in enumerate(species):
+        wing, mass = 10 * kind + rng.normal(), 1000 * kind + rng.normal(0, 50)
+        day = np.datetime64("2025-01-01") + int(120 * kind + rng.integers(0, 40))
+        iso = f"{day}" if at % 3 else f"{day}T{rng.integers(0, 24):02}:30:15{rng.choice(['Z', '+02:00', ''])}"
+        last = f"{int(str(day)[8:])}.{int(str(day)[5:7])}.{str(day)[:4]} 6:05 PM"
+        pointed = f"{mass:,.1f}".replace(",", "_").replace(".", ",").replace("_", ".")
+        plain = f"{kind - rng.normal():.2f}".replace(".", ",")  # only with other separators all commas are decimal ones
+        cells = [plain, f"{wing:.3f}".replace(".", ","), pointed, f"${abs(mass):,.2f}", iso, last]
+        gaps = ["", rng.choice(["?", "n/a", "", " - "]), "lost", "", "NA", "unknown"]
+        cells = [gap if rng.random() < 0.03 else cell for gap, cell in zip(gaps, cells, strict=True)]
+        ring = rng.choice(["07", "7.0" if separator == "," else "+7", "8"] if seed else ["7", "8", "x9"])
+        kept = rng.choice(["true", "False"])
+        habitat = rng.choice(["sea", " sea", "sea ", "NA", "", "wood", "cliff " if seed else "cliff"])
+        site = ["oslo", "rome ", "elsewhere"][rng.choice(3, p=[0.5, 0.4, 0.1])] if seed else ["oslo", "rome"][at % 2]
+        lines.append([site, *cells, str(ring), str(kept), str(habitat), ["auk", "jay", "kite"][kind]])
+
+    def cell(text: str) -> str:
+        return f'"{text}"' if separator in text else text
+
+    return "".join(separator.join(map(cell, line)) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.filterwarnings("ignore::clustpsi.errors.ClustPSIWarning")
+def test_the_example_reads_tables_as_predict_does(separator: str, tmp_path: Path) -> None:
+    (tmp_path / "training.csv").write_text(written_oddly(300, separator, 0))
+    (tmp_path / "rows.csv").write_text(written_oddly(150, separator, 1), encoding="utf-8-sig")
+    frame = read_table(tmp_path / "training.csv")
+    model = trained(
+        frame.drop(columns=["site", "species"]), frame["species"], frame["site"], "prior_pfl", comm_rounds=1
+    )
+    (own,) = model.deployment.models  # with weights of which every feature changes the answer
+    weights = np.random.default_rng(0).normal(size=own.parameters.size).astype(np.float32)
+    model = replace(model, deployment=replace(model.deployment, models=(own._replace(parameters=weights),)))
+    described = export(model, tmp_path)["features"]
+    assert described["kind"] == "table"
+    columns = {each["name"]: each for each in (*described["numbers"], *described["categories"])}
+    assert columns["day"]["kind"] == columns["seen"]["kind"] == "date" and columns["seen"]["day_first"]
+    assert columns["wing"]["decimal_comma"] and columns["leg"]["decimal_comma"] == (separator == ",")
+    assert "lost" in columns["mass"]["gap_marks"] and columns["mass"]["marks_gaps"]
+    predicted = tmp_path / "predicted.csv"
+    given = (str(tmp_path / "m.safetensors"), str(tmp_path / "rows.csv"), "--client", "site", "--ignore-label")
+    assert clustpsi("predict", *given, "--output", str(predicted), "--quiet") == 0
+    expected = pd.read_csv(predicted)["prediction"].tolist()
+    assert run_example("table.py", str(tmp_path / "onnx"), str(tmp_path / "rows.csv"), "site") == expected
+    assert len(set(expected)) == 3
+
+
+def test_cells_that_pandas_takes_for_missing_are_all_named() -> None:
+    from pandas._libs.parsers import STR_NA_VALUES
+
+    assert set(onnx_export.MISSING) == set(STR_NA_VALUES)
 
 
 def test_the_example_for_texts(tmp_path: Path) -> None:

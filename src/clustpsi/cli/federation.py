@@ -42,6 +42,13 @@ SaveModels = Annotated[
     bool,
     typer.Option("--save-models", help="Save the final models: model.safetensors or, with --client, models.npz."),
 ]
+SharedDataset = Annotated[
+    str,
+    typer.Option(
+        help="Named data set that nodes without files share. Nodes with files need none: give --label.",
+        autocompletion=complete_datasets,
+    ),
+]
 Client = Annotated[
     Path | None,
     typer.Option(help="Python file whose `app` is a ClientApp with a model of its own.", show_default="clustpsi's"),
@@ -121,10 +128,12 @@ def up(
     folders: dict[str, list[RunFolder]] = {}
     with Watcher(told, configs) as watcher, Federation.up(port) as federation:
         for n, name in enumerate(names):
+            # Nodes that are started again must have the same noise and the same test rows.
+            secret = None if configs[0].dp_epsilon is None else _secret_file(output, name)
             if client is not None:
-                federation.start_plain_node(name, _node_config(files[n], options["label"]))
+                federation.start_plain_node(name, _node_config(files[n], options["label"], secret))
             else:
-                federation.start_node(name, _node_arguments(n, number, files, data_dir))
+                federation.start_node(name, _node_arguments(n, number, files, data_dir, secret))
 
         def heard(event: dict[str, Any]) -> None:
             kind = event.pop("event")
@@ -205,6 +214,14 @@ def node(
         Path | None,
         typer.Option(envvar="CLUSTPSI_DATA", help="Folder with the data sets.", show_default="the user's cache"),
     ] = None,
+    secret: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the secret of this node's noise, made if it does not exist. With it the node can go on "
+            "with a run of --dp-epsilon after it was started again.",
+            show_default="a new secret",
+        ),
+    ] = None,
     root_certificates: Roots = None,
     private_key: Annotated[
         Path | None, typer.Option(help="This node's private key, whose public key is registered at the SuperLink.")
@@ -240,6 +257,7 @@ def node(
         "partition-id": partition_id,
         "num-partitions": num_partitions,
         "data-dir": None if data_dir is None else str(data_dir.resolve()),
+        "secret": None if secret is None else str(secret.resolve()),
     }
     config = {key: value for key, value in given.items() if value is not None}
     run_node(Connection(superlink, root_certificates), config, private_key, lambda said: told.print(printable(said)))
@@ -270,6 +288,7 @@ def register(
 def submit(
     superlink: SuperLink,
     nodes: Nodes,
+    dataset: SharedDataset = "digits",
     agg_method: Annotated[str, typer.Option(help="The method, as name or name:parameter=value:...")] = "clust_psi_pfl",
     output: Output = Path("runs"),
     classes: Classes = None,
@@ -289,7 +308,7 @@ def submit(
 
     _check_tls(root_certificates, insecure)
     settings = _settings(
-        options,
+        {**options, "dataset": dataset},
         agg_method,
         nodes,
         output,
@@ -317,6 +336,7 @@ with_options(submit, [*config_options("agg_method", "client", "min_class", "star
 def write(
     folder: Annotated[Path, typer.Argument(help="New folder for the app.")],
     nodes: Nodes = 2,
+    dataset: SharedDataset = "digits",
     agg_method: Annotated[str, typer.Option(help="The method, as name or name:parameter=value:...")] = "clust_psi_pfl",
     output: Output = Path("runs"),
     classes: Classes = None,
@@ -331,7 +351,9 @@ def write(
 ) -> None:
     """Write the Flower app of a run, for Flower's own command flwr run: the settings are its run configuration."""
     patience = _patience(connect, deadline, min_answers)
-    settings = _settings(options, agg_method, nodes, output, classes, patience, resume, fresh, save_models)
+    settings = _settings(
+        {**options, "dataset": dataset}, agg_method, nodes, output, classes, patience, resume, fresh, save_models
+    )
 
     from clustpsi.flower import check_installed
 
@@ -420,15 +442,24 @@ def _settled(configs: list[Config], data_dir: Path | None, number: int) -> list[
     return [settled(replace(config, num_clients=number), data, seeds) for config in configs]
 
 
-def _node_arguments(n: int, number: int, files: list[Path], data_dir: Path | None) -> list[str]:
+def _secret_file(output: Path, node: str) -> Path:
+    """Where the secret of a node of this machine is kept, for all its runs in a folder."""
+    return (output / ".federations" / f"{node}.secret").resolve()
+
+
+def _node_arguments(
+    n: int, number: int, files: list[Path], data_dir: Path | None, secret: Path | None = None
+) -> list[str]:
+    kept = [] if secret is None else ["--secret", str(secret)]
     if files:
-        return ["--data", str(files[n].resolve())]
-    part = ["--partition-id", str(n), "--num-partitions", str(number)]
+        return ["--data", str(files[n].resolve()), *kept]
+    part = ["--partition-id", str(n), "--num-partitions", str(number), *kept]
     return part if data_dir is None else [*part, "--data-dir", str(data_dir)]
 
 
-def _node_config(path: Path, label: str) -> dict[str, str]:
-    return {"name": path.name.partition(".")[0], "data": str(path.resolve()), "label": label}
+def _node_config(path: Path, label: str, secret: Path | None = None) -> dict[str, str]:
+    config = {"name": path.name.partition(".")[0], "data": str(path.resolve()), "label": label}
+    return config if secret is None else {**config, "secret": str(secret)}
 
 
 def _patience(connect: float, deadline: float, min_answers: float) -> Any:

@@ -11,6 +11,20 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ALARM = getattr(signal, "SIGALRM", None)  # Windows has none
+# What is true once a command has been stopped, by the command or its first word.  The others have nothing to go on
+# with: they only read, or write their file at the end.
+KEPT = "what is finished is kept; start the same command again"
+TO_GO_ON = {
+    "run": f"{KEPT} with --resume to go on",
+    "federation up": f"{KEPT} with --resume to go on",
+    "federation submit": "the log ends here, and a run that the SuperLink has taken goes on there",
+    "federation node": "the node has left the federation; start the same command again to come back",
+    "sweep": f"{KEPT} to go on",
+    "tune": f"{KEPT} to go on",
+    "study": f"{KEPT} to go on",
+    "data": f"{KEPT} to go on",
+    "explore": "finished runs are kept; to go on with a training, start the explorer and then the same training again",
+}
 AGAIN = 0.05  # seconds until a Stopped that was lost is raised again
 
 
@@ -19,10 +33,17 @@ class Stopped(BaseException):
 
     It is not a KeyboardInterrupt, because on that Typer ends the process without a message.  A command that knows its
     progress writes it to ``progress``.
+
+    Parameters
+    ----------
+    number
+        The signal.
+    command
+        The words of the command that it stops, without ``clustpsi``; empty if none has begun.
     """
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, command: str = "") -> None:
+        self.number, self.command = number, command
         self.progress = ""
 
     @property
@@ -32,10 +53,8 @@ class Stopped(BaseException):
 
     def __str__(self) -> str:
         progress = f" ({self.progress})" if self.progress else ""
-        return (
-            f"stopped{progress}: what is finished is kept; start the same command again to go on "
-            "(clustpsi run: with --resume)"
-        )
+        to_go_on = TO_GO_ON.get(self.command) or TO_GO_ON.get(self.command.partition(" ")[0])
+        return f"stopped{progress}" + (f": {to_go_on}" if to_go_on else "")
 
 
 _raised = threading.Event()  # set once the Stopped has reached the main thread
@@ -74,7 +93,14 @@ def _handle(handler: Any) -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     _raised.set()
     _handle(_end)
-    raise Stopped(number)
+    raise Stopped(number, _command())
+
+
+def _command() -> str:
+    """The words of the command that is carried out, without ``clustpsi``; empty if there is none (yet)."""
+    click = sys.modules.get("click")  # which may be loading just now
+    context = getattr(click, "get_current_context", lambda **_: None)(silent=True)
+    return "" if context is None else str(context.command_path).partition(" ")[2]
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -160,7 +160,7 @@ class Explorer:
                 Output("client", "options"),
                 Output("page", "value"),
                 [Output(f"paper-{name}", "value") for name in PAPER_CONTROLS],
-                Output("message", "children"),
+                Output("address-message", "children"),
             ],
             inputs=[
                 Input("address", "search"),
@@ -168,21 +168,26 @@ class Explorer:
         )
         def open_page(search: str | None) -> list[Any]:
             message = None
+            values: dict[str, str] = {}
             try:
                 settings = Settings.from_address(search or "")
                 columns = self.library.columns(settings.dataset) if is_table(settings.dataset) else []
+                values = dict(parse_qsl((search or "").removeprefix("?")))
             except (ClustPSIError, ValueError) as error:
-                settings, columns, message = Settings(), [], f"This address cannot be shown: {error}"
-            values = dict(parse_qsl((search or "").removeprefix("?"))) if message is None else {}
-            paper = [values.get(f"paper_{name}") for name in PAPER_CONTROLS[:-1]]
-            chosen = values["paper_methods"].split(",") if "paper_methods" in values else None
+                settings, columns, message = Settings(), [], f"This address cannot be shown: {error}."
+            paper: list[Any] = [values.get(f"paper_{name}") for name in PAPER_CONTROLS]
+            paper[-1] = None if paper[-1] is None else paper[-1].split(",")
+            try:
+                results.check(*paper)
+            except ClustPSIError as error:
+                paper, message = [None] * len(paper), f"This address cannot be shown: {error}."
             return [
                 self.options(settings.dataset if is_table(settings.dataset) else None),
                 _control_values(settings),
                 columns,
                 columns,
                 "paper" if values.get("page") == "paper" else "explore",
-                [paper[0] or "acs_income", *paper[1:3], paper[3] or "global_accuracy", chosen],
+                [paper[0] or "acs_income", *paper[1:3], paper[3] or "global_accuracy", paper[4]],
                 message,
             ]
 
@@ -260,7 +265,7 @@ class Explorer:
             output=[
                 Output("settings", "data"),
                 Output("shown", "data"),
-                Output("message", "children", allow_duplicate=True),
+                Output("control-message", "children"),
                 Output("results", "className"),
             ],
             inputs=[
@@ -268,16 +273,19 @@ class Explorer:
             ],
             state=[
                 State("shown", "data"),
+                State("message", "children"),
             ],
-            prevent_initial_call="initial_duplicate",
         )
-        def settle(values: list[Any], shown: str | None) -> list[Any]:
+        def settle(values: list[Any], shown: str | None, problem: str | None) -> list[Any]:
             try:
                 settings = _settings(values)
             except ClustPSIError as error:
                 return [no_update, no_update, f"{error}.", "stale"]
             address = settings.plain(*TRAINING).as_address()
-            return [settings.as_address(), no_update if address == shown else address, no_update, no_update]
+            if address != shown:
+                return [settings.as_address(), address, None, no_update]
+            # The charts stay; they are old ones if what they should show cannot be shown.
+            return [settings.as_address(), no_update, None, "stale" if problem else ""]
 
         @_callback(
             app,
@@ -286,7 +294,7 @@ class Explorer:
                 Output("advice", "children"),
                 [Output(f"chart-{name}", "figure") for name in layout.CHARTS],
                 [Output(f"chart-{name}", "style") for name in layout.CHARTS],
-                Output("message", "children", allow_duplicate=True),
+                Output("message", "children"),
                 Output("results", "className", allow_duplicate=True),
             ],
             inputs=[

@@ -124,7 +124,7 @@ def page(settings: Settings, datasets: Sequence[dict[str, str]]) -> Component:
                     html.Button("Dark colours", id="theme-button", className="quiet"),
                 ]
             ),
-            html.Main([_explore(settings, datasets), _paper()], id="main"),
+            html.Main([_alert("address-message"), _explore(settings, datasets), _paper()], id="main"),
         ]
     )
 
@@ -140,7 +140,8 @@ def _explore(settings: Settings, datasets: Sequence[dict[str, str]]) -> Componen
             ),
             html.Div(
                 [
-                    html.P(id="message", className="message", role="alert"),
+                    _alert("control-message"),
+                    _alert("message"),
                     dcc.Loading(
                         html.Div(
                             [
@@ -167,6 +168,11 @@ def _explore(settings: Settings, datasets: Sequence[dict[str, str]]) -> Componen
         id="explore",
         className="columns",
     )
+
+
+def _alert(name: str) -> Component:
+    """Where one callback, and no other, says what is wrong: nobody else takes its sentence away."""
+    return html.P(id=name, className="message", role="alert")
 
 
 def room(chart: Chart) -> dict[str, str]:
@@ -219,7 +225,7 @@ def _data(settings: Settings, datasets: Sequence[dict[str, str]]) -> list[Compon
             ],
             className="note",
         ),
-        html.P(id="table-message", className="message", role="alert"),
+        _alert("table-message"),
         html.Div(
             [
                 _labelled(
@@ -367,7 +373,7 @@ def _training(settings: Settings) -> Component:
                 ],
                 className="buttons",
             ),
-            html.P(id="train-message", className="message", role="alert"),
+            _alert("train-message"),
             html.Div(id="progress", role="status", **{"aria-live": "polite"}),
             html.Div(
                 dcc.Graph(

@@ -81,6 +81,28 @@ def methods(dataset: str, num_clients: int) -> list[str]:
     return method_order(_table(dataset, "global_accuracy", num_clients)[1]["method"].unique())
 
 
+def check(
+    dataset: str | None,
+    clients: str | None,
+    level: str | None,
+    score: str | None,
+    chosen: list[str] | None,
+) -> None:
+    """Raise if there are no such runs; what is None is not asked for."""
+    if score is not None and score not in SCORES:
+        raise ClustPSIError(f"there is no table of {score!r}: choose {' or '.join(SCORES)}")
+    if dataset is None:
+        return
+    numbers = client_numbers(dataset)
+    if clients is not None and clients not in map(str, numbers):
+        raise ClustPSIError(f"there are no runs with {clients} clients: choose {' or '.join(map(str, numbers))}")
+    number = numbers[0] if clients is None else int(clients)
+    if level is not None and level not in (known := levels(dataset, number)):
+        raise ClustPSIError(f"there are no runs at {level}: choose one of {', '.join(known)}")
+    if chosen and set(chosen).isdisjoint(known_methods := methods(dataset, number)):  # one of several may be lacking
+        raise ClustPSIError(f"there are no runs of {', '.join(chosen)}: choose from {', '.join(known_methods)}")
+
+
 def lines(dataset: str, num_clients: int, level: str, score: str, chosen: list[str] | None = None) -> list[Line]:
     """The table of one partition, one line per method (by default, all methods)."""
     known = levels(dataset, num_clients)

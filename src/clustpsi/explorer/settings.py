@@ -180,12 +180,15 @@ def _parsed(name: str, value: Any) -> Any:
     is_whole = name != "non_iid_param"
     try:
         number = float(value)
-        if is_whole and (number != int(number) or abs(number) > LARGEST):
+        if is_whole and number != int(number):
             raise ValueError
-        return int(number) if is_whole else number
     except (ValueError, OverflowError):
         needed = "a whole number" if is_whole else "a number"
         raise ClustPSIError(f"{name.replace('_', ' ')} must be {needed}, not {value!r}") from None
+    if is_whole and abs(number) > LARGEST:
+        bound = f"at most {LARGEST:,}" if number > 0 else "at least 0"
+        raise ClustPSIError(f"{name.replace('_', ' ')} must be {bound}, not {value!r}")
+    return int(number) if is_whole else number
 
 
 def _written(value: Any) -> str:

@@ -8,6 +8,7 @@ from flwr.clientapp import ClientApp
 from clustpsi.errors import ClustPSIError
 from clustpsi.flower.client import app_for
 from clustpsi.flower.records import keep_arrays, kept_arrays, secret_of
+from clustpsi.flower.secret import KEY
 from clustpsi.nodes.codec import Envelope
 from clustpsi.nodes.own import OwnClient, OwnNode
 
@@ -28,7 +29,8 @@ def client_app(**functions: Any) -> ClientApp:
         name = config.get("name", config.get("partition-id"))
         if name is None:
             raise ClustPSIError("this node has no name: give it one in its --node-config (name=...)")
-        node = OwnNode(str(name), client, config, secret_of(context))
+        seen = {key: value for key, value in config.items() if key != KEY}  # the functions need not know
+        node = OwnNode(str(name), client, seen, secret_of(context))
         node.held.keep(kept_arrays(context.state))
         reply = node.handle(envelope)
         keep_arrays(context.state, node.held.arrays())

@@ -1,6 +1,5 @@
 """Envelopes as Flower's records, and the arrays that apps keep in their state between messages."""
 
-import secrets
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 from numpy.typing import NDArray
 
+from clustpsi.flower.secret import new_secret, secret_in
 from clustpsi.nodes.codec import Envelope, Undecodable
 
 _KEY, _TEXT, _ARRAYS, _MEMORY = "clustpsi", "text", "clustpsi-arrays", "clustpsi-node"
@@ -58,7 +58,9 @@ def kept_arrays(state: RecordDict) -> dict[str, Any]:
 
 
 def secret_of(context: Context) -> str:
-    """The secret from which a node makes its noise: drawn once per run, and never sent."""
+    """The secret from which a node makes its noise: that in its file or, without one, one drawn for each run."""
+    if (kept := secret_in(context.node_config)) is not None:
+        return kept
     if _MEMORY not in context.state.config_records:
-        context.state[_MEMORY] = ConfigRecord({"secret": secrets.token_hex(16)})
+        context.state[_MEMORY] = ConfigRecord({"secret": new_secret()})
     return str(context.state.config_records[_MEMORY]["secret"])

@@ -2,7 +2,8 @@
 
 A node's configuration (``--node-config``) names its file: ``data``.  It may also give ``label``, ``text``, ``drop``,
 ``sep``, ``no-header`` and ``drop-unlabelled``, if they differ from the run's.  ``name`` is the client's name.  With
-``partition-id`` and ``num-partitions`` instead, the node gets a part of the run's data set.
+``partition-id`` and ``num-partitions`` instead, the node gets a part of the run's data set.  ``secret`` names a file
+(:mod:`clustpsi.flower.secret`).
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,6 @@ The ClientApp asks it over a local socket, in a folder that only this user can e
 """
 
 import json
-import secrets
 import threading
 from collections.abc import Mapping
 from multiprocessing.connection import Client, Connection, Listener
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.flower.secret import new_secret, secret_in
 from clustpsi.nodes.codec import Envelope, Undecodable, pack, unpack
 
 
@@ -23,12 +23,12 @@ class Worker:
     socket
         Where it listens.
     node_config
-        Which rows the node has.
+        Which rows the node has, and which file its secret is in, if any.
     """
 
     def __init__(self, socket: Path, node_config: Mapping[str, Any]) -> None:
         self._node_config = dict(node_config)
-        self._secret = secrets.token_hex(16)
+        self._secret = secret_in(node_config) or new_secret()
         self._nodes: dict[str, Any] = {}
         self._listener = Listener(str(socket), family="AF_UNIX")
         self._is_closed = False
@@ -66,7 +66,8 @@ class Worker:
             try:
                 self._nodes = {key: node_for(self._node_config, run_config, self._secret)}
             except Exception as error:  # the server gets an answer, whatever is wrong with the rows
-                return refusal(str(error) if isinstance(error, ClustPSIError) else repr(error))
+                reason = str(error) if isinstance(error, ClustPSIError) else repr(error)
+                return refusal(reason, str(self._node_config.get("name", self._node_config.get("partition-id", ""))))
         answer: Envelope = self._nodes[key].handle(envelope)
         return answer
 

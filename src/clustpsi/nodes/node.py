@@ -4,6 +4,7 @@ A node that trains one of the project's models is a simulator with one client.  
 does, with the random numbers that belong to its number in the federation.
 """
 
+import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clustpsi.datasets.base import Dataset
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import fitted_from_dict
 from clustpsi.federation import Federation
@@ -40,9 +42,16 @@ from clustpsi.privacy import learns, private_counts, private_split, private_summ
 
 
 class AnyNode(ABC):
-    """Answers envelopes; an error becomes an answer too."""
+    """Answers envelopes; an error becomes an answer too.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    name
+        Name of the client.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.held = Held()
 
     def handle(self, envelope: Envelope) -> Envelope:
@@ -52,18 +61,18 @@ class AnyNode(ABC):
             call = CODEC.read(envelope, self.held)
             self.held.keep(envelope.arrays)
             if not isinstance(call, Call):
-                body = Refusal("the message is no call")
+                body = Refusal("the message is no call", self.name)
             elif call.speaker.protocol != PROTOCOL:
-                body = Refusal(_other_version(call.speaker))
+                body = Refusal(_other_version(call.speaker), self.name)
             else:
                 body = self.answer(call.body)
         except Missing as missing:
             self.held.keep(envelope.arrays)
             body = Lacking(tuple(missing.hashes))
         except (ClustPSIError, Undecodable) as error:
-            body = Refusal(str(error))
+            body = Refusal(str(error), self.name)
         except Exception as error:  # the server gets an answer, whatever fails in a node's data or model
-            body = Refusal(f"{type(error).__name__}: {error}")
+            body = Refusal(f"{type(error).__name__}: {error}", self.name)
         answer = CODEC.write(Answer(speaker(), body))
         self.held.keep(answer.arrays)
         return answer
@@ -86,11 +95,12 @@ class Node(AnyNode):
     workers
         As in :class:`~clustpsi.engine.local.LocalWork`.
     secret
-        Secret from which the node makes its noise; nobody else may know it.  By default a new one.
+        Secret from which the node makes its noise; nobody else may know it.  By default a new one.  A node that is
+        started again with the same secret and the same rows is the same to the server.
     """
 
     def __init__(self, data: NodeData, workers: int | None = None, secret: str | None = None) -> None:
-        super().__init__()
+        super().__init__(data.name)
         self._data, self._workers = data, workers
         self._secret = secret if secret is not None else secrets.token_hex(16)
         self._ready: tuple[str, Any] | None = None
@@ -103,23 +113,36 @@ class Node(AnyNode):
                 return self.prepare(terms)
             case Serve():
                 return self.serve(body)
-        return Refusal(f"a node with clustpsi's models cannot answer {type(body).__name__}")
+        return Refusal(f"a node with clustpsi's models cannot answer {type(body).__name__}", self.name)
 
     def describe(self, private: bool) -> Description:
-        return self._data.describe(private)
+        described = self._data.describe(private)
+        if not private:
+            return described
+        sealed = f"{self._secret} {self._data.dataset.content} seal"
+        return replace(described, seal=hashlib.sha256(sealed.encode()).hexdigest()[:32])
 
     def prepare(self, terms: Terms) -> Prepared:
         """Count labels and summarize the training rows."""
         federation = self._federation(terms)
         features, rows = federation.dataset.features, federation.dataset.rows.take(federation.train[0])
-        summary = private_summary(features, rows, terms.dp_epsilon, terms.min_count, terms.secret(self._secret))
+        secret = self._secret_for(terms, federation.dataset)
+        summary = private_summary(features, rows, terms.dp_epsilon, terms.min_count, secret)
         return Prepared(*self._told(terms, federation), summary.as_dict())
 
     def _told(self, terms: Terms, federation: Federation) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Label counts as this node sends them: with its noise, if any."""
         counts = federation.label_counts, federation.test_label_counts
         alone = not learns(federation.dataset.features)
-        return private_counts(*counts, terms.dp_epsilon, terms.min_count, terms.secret(self._secret), alone=alone)
+        secret = self._secret_for(terms, federation.dataset)
+        return private_counts(*counts, terms.dp_epsilon, terms.min_count, secret, alone=alone)
+
+    def _secret_for(self, terms: Terms, dataset: Dataset) -> str | None:
+        """The secret of noise and split on these terms; None if there is no noise.
+
+        It depends on the rows: the same noise on other rows could be subtracted, and would show how they differ.
+        """
+        return None if terms.dp_epsilon is None else terms.secret(f"{self._secret} {dataset.content}")
 
     def serve(self, call: Serve) -> Served:
         """Serve orders; the answer to a training order is the trained model."""
@@ -138,7 +161,7 @@ class Node(AnyNode):
     def _federation(self, terms: Terms) -> Federation:
         """The federation of this client alone."""
         dataset = self._data.agreed(terms.features, terms.classes)
-        train, test = self._data.split or _split(len(dataset.labels), terms, self._secret)
+        train, test = self._data.split or _split(len(dataset.labels), terms, self._secret_for(terms, dataset))
         return Federation(dataset, RowLists.of([train]), RowLists.of([test]), (self._data.name,))
 
     def _simulator(self, call: Serve) -> Any:
@@ -162,15 +185,15 @@ class Node(AnyNode):
         return self._ready[1]
 
 
-def refusal(reason: str) -> Envelope:
+def refusal(reason: str, name: str = "") -> Envelope:
     """The answer of a node that cannot be set up at all."""
-    return CODEC.write(Answer(speaker(), Refusal(reason)))
+    return CODEC.write(Answer(speaker(), Refusal(reason, name)))
 
 
-def _split(rows: int, terms: Terms, secret: str) -> tuple[Rows, Rows]:
+def _split(rows: int, terms: Terms, secret: str | None) -> tuple[Rows, Rows]:
     """Training and test rows: in the server's order, or at random by the node if the server does not know its rows."""
     if terms.dp_epsilon is not None:
-        return private_split(rows, terms.secret(secret))
+        return private_split(rows, secret)
     if terms.order is None:
         train, test = client_80_20([np.arange(rows)], terms.seed)
         return train[0], test[0]

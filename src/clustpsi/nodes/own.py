@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from clustpsi.datasets.base import fingerprint
 from clustpsi.errors import ClustPSIError
 from clustpsi.nodes.node import AnyNode
 from clustpsi.nodes.protocol import (
@@ -120,8 +121,8 @@ class OwnNode(AnyNode):
     """
 
     def __init__(self, name: str, client: OwnClient, config: Mapping[str, Any], secret: str | None = None) -> None:
-        super().__init__()
-        self._name, self._client = name, client
+        super().__init__(name)
+        self._client = client
         self._secret = secret if secret is not None else secrets.token_hex(16)
         self._task = Task(dict(config))
         self._like: Arrays | None = None
@@ -131,16 +132,14 @@ class OwnNode(AnyNode):
             case Describe():
                 train, test = self._client.label_counts(self._task)
                 classes = tuple(sorted({str(name) for name in (*train, *test)}))
-                return Description(
-                    self._name, "own", {}, {}, classes, False, None, self._client.model, "the nodes' own"
-                )
+                return Description(self.name, "own", {}, {}, classes, False, None, self._client.model, "the nodes' own")
             case Prepare(terms):
                 return Prepared(*self._counts(terms), {})
             case Initial(index, seed):
                 return Served((self._model(self._client.initial(int(raw_key(seed, Stream.OWN_START, index)[0]))),), 1)
             case Serve():
                 return self._serve(body)
-        return Refusal(f"a client with a model of its own cannot answer {type(body).__name__}")
+        return Refusal(f"a client with a model of its own cannot answer {type(body).__name__}", self.name)
 
     def _counts(self, terms: Terms) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Training and test rows of each class, each (1, C)."""
@@ -148,7 +147,8 @@ class OwnNode(AnyNode):
         for part in self._client.label_counts(self._task):
             told = {str(name): int(number) for name, number in part.items()}
             counted.append(np.array([[told.get(name, 0) for name in terms.classes]], np.int64))
-        secret = terms.secret(self._secret)
+        # Of other rows the noise is other noise: what is told of them could be subtracted otherwise.
+        secret = terms.secret(f"{self._secret} {fingerprint(counted)}")
         return private_counts(counted[0], counted[1], terms.dp_epsilon, terms.min_count, secret)
 
     def _serve(self, call: Serve) -> Served:

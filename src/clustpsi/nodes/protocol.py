@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from clustpsi.nodes.codec import Codec, Envelope, Undecodable
 
 #: Grows by one whenever messages change their meaning; nodes and servers with different numbers refuse each other.
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class Description:
         Number of rows, for the split into training and test rows; None if the node has split them or keeps it secret.
     model, model_reason
         The model that suits its rows, and why.
+    seal
+        For a node that adds noise, a hash of its secret and its rows: with another one, noise and split are others.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Description:
     rows: int | None
     model: str
     model_reason: str = ""
+    seal: str = ""
 
 
 @dataclass(frozen=True)
@@ -210,9 +213,10 @@ class Served:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a node cannot do what the server asks: one sentence."""
+    """Why a node cannot do what the server asks: one sentence; and the node's name, if it has one."""
 
     reason: str
+    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,10 @@ from clustpsi.printing import counted
 log = logging.getLogger("clustpsi.federation")
 
 MOST_ROWS = 10**8  # of a node that does not split its rows itself: the server sends it their order
+OTHER_NODE = (
+    "its secret or its rows are not those with which the run began, so it would test on rows that it has trained on: "
+    "start it again with the same file and the same --secret, or start the run afresh with --fresh"
+)
 # Seconds between two checks for answers: a twentieth of the time waited so far, so that checking costs little.
 POLL, LONGEST_POLL, POLL_SHARE = 0.1, 1.0, 0.05
 
@@ -116,6 +120,7 @@ class Exchange:
     def __init__(self, transport: Transport, patience: Patience) -> None:
         self.transport, self.patience = transport, patience
         self._believed: dict[int, Held] = {}  # arrays that each node probably holds
+        self._names: dict[int, str] = {}  # of the nodes that have told theirs
         self.silent: set[int] = set()  # nodes that missed a deadline: asked, but not waited for until they answer
         self._late: dict[str, int] = {}  # the tickets they have not answered
 
@@ -170,7 +175,9 @@ class Exchange:
                 with checking():
                     described[node] = check_description(answer)
             except Unusable as problem:
-                log.warning("round %d: the node with Flower's number %d is left out: %s", t, node, problem)
+                name = self._names.get(node)
+                who = f"the node with Flower's number {node}" if name is None else f"node {name!r}"
+                log.warning("round %d: %s is left out: %s", t, who, problem)
         return described
 
     def _ask(
@@ -211,6 +218,9 @@ class Exchange:
             return Unusable(f"its answer is malformed: {error}")
         if not isinstance(answer, Answer) or not isinstance(answer.speaker, Speaker):
             return Unusable("its answer is malformed: it is no answer")
+        name = getattr(answer.body, "name", None)  # of a description or of a refusal
+        if isinstance(name, str) and name:
+            self._names[node] = name
         if answer.speaker.protocol != PROTOCOL or answer.speaker.version != speaker().version:
             return Unusable(
                 f"it runs clustpsi {answer.speaker.version} and the server {speaker().version}: install the same"
@@ -274,6 +284,7 @@ class NodeServer:
         self._node_of = dict(node_of)  # by the client's name
         self._met = {*self._node_of.values(), *met}
         self._written: dict[int, Envelope] = {}
+        self._refused: dict[str, str] = {}  # clients that are there and cannot take their place, and why
 
     def take_ledger(self) -> Ledger:
         """The cost of all orders since the last call."""
@@ -324,7 +335,7 @@ class NodeServer:
         for client, own in sorted(parts.items()):
             node = self._node_of.get(self._name(client))
             if node is None:
-                answers[client] = Unusable("it is not connected")
+                answers[client] = self._absent(self._name(client))
                 continue
             own_orders = tuple(part(orders[i], position) for i, position in own)
             bodies[node] = Serve(self._agreed(client), own_orders, t)
@@ -387,7 +398,10 @@ class NodeServer:
     def ask_client(self, name: str, body: Any) -> Any:
         """One client's answer, or :class:`Unusable`."""
         node = self._node_of.get(name)
-        return Unusable("it is not connected") if node is None else self.exchange.ask({node: body}, "0")[node]
+        return self._absent(name) if node is None else self.exchange.ask({node: body}, "0")[node]
+
+    def _absent(self, name: str) -> Unusable:
+        return Unusable(self._refused.get(name, "it is not connected"))
 
     def meet_nodes(self, t: int) -> None:
         """Ask nodes that have connected since to describe themselves.
@@ -401,8 +415,13 @@ class NodeServer:
         described = self.exchange.describe(strangers, self.members[0].terms.dp_epsilon is not None, t)
         self._met |= strangers - self.exchange.silent  # a node that was too slow is asked again once it answers
         for node, description in sorted(described.items()):
-            back = any(member.description.name == description.name for member in self.members)
-            if back:
+            before = [member.description for member in self.members if member.description.name == description.name]
+            self._refused.pop(description.name, None)
+            if before and description.seal != before[0].seal:
+                self._refused[description.name] = OTHER_NODE
+                log.warning("round %d: node %r is left out: %s", t, description.name, OTHER_NODE)
+                continue
+            if before:
                 log.warning("round %d: node %r has come back", t, description.name)
             elif not self._take_in(node, description, t):
                 continue
@@ -437,7 +456,7 @@ def check_description(answer: Any) -> Description:
     if not isinstance(answer, Description):
         raise Unusable("its answer is malformed: it does not say what the node is")
     texts = (answer.name, answer.kind, answer.model, answer.model_reason, *answer.columns, *answer.columns.values())
-    if not all(isinstance(text, str) for text in (*texts, *answer.classes)) or not answer.name:
+    if not all(isinstance(text, str) for text in (*texts, *answer.classes, answer.seal)) or not answer.name:
         raise Unusable("its answer is malformed: a name is no text")
     if not answer.classes or len(set(answer.classes)) < len(answer.classes):
         raise Unusable("its answer is malformed: its classes are not named once each")

@@ -15,13 +15,21 @@ from clustpsi.datasets.files import user_path
 from clustpsi.engine.architecture import Architecture
 from clustpsi.engine.training import NEVER
 from clustpsi.errors import ClustPSIError
+from clustpsi.features import Fitted, FittedTable
+from clustpsi.features.table import NumberColumn
+from clustpsi.features.written import MARKS
 from clustpsi.files import make_folder, write_atomically, writing
 from clustpsi.orders import Deployment, Model
 from clustpsi.saved.model import SavedModel
 
 # Grows by one when programs that read older files can no longer read what is written.
-FORMAT = 1
+FORMAT = 2
 DESCRIPTION = "model.json"
+# Cells of a CSV file that are missing values, in any column.
+MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
+    *("NULL", "NaN", "None", "n/a", "nan", "null"),
+)
 
 
 def export_onnx(model: SavedModel, folder: str | Path) -> list[Path]:
@@ -56,7 +64,7 @@ def export_onnx(model: SavedModel, folder: str | Path) -> list[Path]:
         "output": {"name": OUTPUT, "shape": [len(model.class_names)], "dtype": "float32"},
         "classes": list(model.class_names),
         "columns": {"label": parts.label, "client": parts.client, "text": list(parts.text)},
-        "features": model.features.as_dict(),
+        "features": _described(model.features),
         "models": graphs.names,
         "clients": dict(zip(model.client_names, clients, strict=True)),
         "others": other,
@@ -64,6 +72,32 @@ def export_onnx(model: SavedModel, folder: str | Path) -> list[Path]:
     text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / DESCRIPTION, lambda file: file.write(text.encode()))
     return [folder / name for name in (*graphs.names, DESCRIPTION)]
+
+
+def _described(features: Fitted[Any]) -> dict[str, Any]:
+    """How rows become features, in words that programs without clustpsi need no source to understand."""
+    if not isinstance(features, FittedTable):
+        return features.as_dict()
+    return {
+        "kind": features.kind,
+        "gap_marks": sorted(MARKS | {text.lower() for text in MISSING}),
+        "missing": list(MISSING),
+        "numbers": [_described_numbers(column) for column in features.numbers],
+        "categories": [{"name": column.name, "kinds": list(column.kinds)} for column in features.categories],
+    }
+
+
+def _described_numbers(column: NumberColumn) -> dict[str, Any]:
+    form = column.form
+    return {
+        "name": column.name,
+        "kind": "date" if form.is_date else "number",
+        "day_first" if form.is_date else "decimal_comma": form.is_local,
+        "gap_marks": list(form.marks),
+        "marks_gaps": column.is_marked,
+        "centre": column.centre,
+        "spread": column.spread,
+    }
 
 
 class _Graphs:

@@ -61,7 +61,9 @@ async function synchronized(position, value, toValue, toPosition) {
     await new Promise((resolve) => setTimeout(resolve, PAUSE));
     return [no_update, positions[slider] === position ? toValue(Number(position)) : no_update];
   }
-  return [value ? toPosition(value) : value === 0 ? 0 : no_update, no_update];
+  const place = typeof value === "number" ? toPosition(value) : NaN;
+  // A slider moves to its middle if it is told to go nowhere, and would take the number along.
+  return [Number.isFinite(place) ? place : no_update, no_update];
 }
 
 function remember(theme) {
@@ -79,6 +81,13 @@ function remembered() {
     return null;
   }
 }
+
+// What the page says of the address is true until a control is touched.
+["pointerdown", "keydown"].forEach((name) => document.addEventListener(name, (event) => {
+  if (event.target.closest && event.target.closest(".controls, .control, .pages, #paper")) {
+    window.dash_clientside.set_props("address-message", { children: null });
+  }
+}, true));
 
 // The page refuses a file that is too large without a message, so show one.
 function checkSize(files) {
