@@ -114,6 +114,54 @@ faults(
 )
 
 faults(
+    "methods/ifca.py",
+    "tests/runs/test_going_on.py tests/methods/test_rules.py -k ifca",
+    ("ifca-forgets-what-is-used", "if setting.before is not None:", "if False:"),
+    ("ifca-goes-on-with-the-least-used", "np.argsort(-users", "np.argsort(users"),
+)
+faults(
+    "methods/ditto.py",
+    "tests/runs/test_going_on.py tests/methods/test_rules.py -k ditto or personal",
+    ("ditto-own-models-forgotten", "*setting.own_starts", "*(setting.common_start,) * len(setting.clients)"),
+    ("ditto-own-models-unused-at-first", "len(setting.clients), goes_on", "len(setting.clients), False"),
+)
+faults(
+    "methods/heads.py",
+    "tests/runs/test_going_on.py -k personal",
+    (
+        "heads-all-the-common-one",
+        "for model in setting.own_starts",
+        "for model in [setting.common_start] * len(setting.clients)",
+    ),
+)
+faults(
+    "engine/simulator.py",
+    "tests/test_privacy.py",
+    (
+        "simulator-untold-classes-ruled-out",
+        "return np.where(held & ~told, log_prior[told].min(), log_prior)",
+        "return log_prior",
+    ),
+)
+faults(
+    "privacy.py",
+    "tests/test_privacy.py",
+    ("privacy-no-row-at-all", '(what == "train" or counts.any())', "counts.any()"),
+)
+faults(
+    "report/best.py",
+    "tests/report/test_best.py",
+    ("best-untested-cells-count", 'int(cells["p"].notna().sum())', "len(cells)"),
+    ("best-any-number-of-seeds", "if len(both) == most)", "if len(both))"),
+    ("best-nobody-with-fewer-named", "len(both) < most and ahead[name] > ahead[best]", "len(both) < 0"),
+)
+faults(
+    "experiments/advice.py",
+    "tests/experiments/test_advice.py",
+    ("advice-from-validation-rows", '& (runs["validation"] != True)', ""),
+    ("advice-from-different-settings", 'check_comparable(group, f"the runs on {dataset}")', "pass"),
+)
+faults(
     "engine/own_words.py",
     "tests/engine/test_training.py tests/engine/test_simulator.py -k word",
     ("own-words-without-padding", "has[PADDING] = True", "has[PADDING] |= False"),
@@ -269,6 +317,11 @@ faults(
         "fedcls-order-not-drawn",
         "generator(setting.seed, Stream.METHOD).permutation(len(setting.sizes))",
         "np.arange(len(setting.sizes))",
+    ),
+    (
+        "fedcls-used-members-offer-theirs",
+        "present[members].any(axis=0) for members in unused",
+        "present[group == g].any(axis=0) for g in range(len(unused))",
     ),
     ("fedcls-covered-is-the-last-alone", "covered |= present[chosen[-1]]", "covered = present[chosen[-1]].copy()"),
     ("fedcls-covered-is-the-whole-group", "covered |= present[chosen[-1]]", "covered |= offered[best]"),
@@ -1102,8 +1155,9 @@ faults(
     ("files-link-replaced", "target = Path(os.path.realpath(path)) if path.is_symlink() else path", "target = path"),
     ("files-names-of-a-group-not-kept", "for folder in folders:", "for folder in ():"),
     ("files-names-of-a-group-kept-one-by-one", "before = _WAITING.set(folders)", "before = _WAITING.set(None)"),
-    ("files-pipe-replaced", "(not stat.S_ISREG(mode) or path", "(path"),
-    ("files-standard-output-replaced", ' or path.absolute().is_relative_to("/dev")', ""),
+    ("files-pipe-replaced", "(not stat.S_ISREG(mode) or str(path", "(str(path"),
+    ("files-standard-output-replaced", " or str(path.absolute()).startswith(_OPEN_FILES)", ""),
+    ("files-in-memory-appended-to", '_OPEN_FILES = ("/dev/stdout", ', '_OPEN_FILES = ("/dev", '),
     ("files-not-kept", "if not _FOR_NOW.get():", "if False:"),
     ("files-for-now-are-kept", "if not _FOR_NOW.get():", "if True:"),
     ("files-half-a-file-stays", "unfinished.unlink(missing_ok=True)\n            raise", "raise"),
