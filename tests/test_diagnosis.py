@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clustpsi import ClustPSIError, diagnose
+from clustpsi import ClustPSIError, diagnose, from_table
 from clustpsi.datasets.counts import CountTable, read_counts
 from clustpsi.errors import ClustPSIWarning
 from helpers import clustpsi
@@ -93,7 +93,7 @@ BAD = [
     ("a,b\n", "no rows"),
     ("a,b\n1,2\n", "at least two clients"),
     ("a,b\n1,0\n4,0\n", "one class"),
-    ("a,b\n1,-2\n3,4\n", "must be zero or more, but client 0 has -2"),
+    ("a,b\n1,-2\n3,4\n", "counts.csv: label counts must be zero or more, but client '0' has -2 samples of class 'b'"),
     ("a,b\n1,2.5\n3,4\n", "whole"),
     ("a,b\n1,\n3,4\n", "no count for client '0'"),
     ("a,b\n1,inf\n3,4\n", "finite"),
@@ -301,3 +301,164 @@ def test_finding_47_the_search_can_be_chosen(tmp_path: Path, capsys: pytest.Capt
         assert clustpsi("diagnose", str(tmp_path / "counts.csv"), "--psi-search", search, "--json") == 0
         scores.append(json.loads(capsys.readouterr().out)["silhouette"]["2"])
     assert scores[0] > scores[1] + 0.005
+
+
+# ----------------------------------------------------------------------------------- what counts and names look like
+
+
+def counts_of(text: str, tmp_path: Path, **options: str) -> CountTable:
+    (tmp_path / "c.csv").write_text(text)
+    return read_counts(tmp_path / "c.csv", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "is_told"),
+    [
+        (["1.0", "2.0", "3.0"], ("1", "2", "3"), True),
+        (["7", "9", "4"], ("7", "9", "4"), True),
+        (["007", "7", "012"], ("007", "7", "012"), False),
+        (["NA", "None", "n/a"], ("NA", "None", "n/a"), False),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("name", ["site", "Client_ID"])
+def test_clients_are_named_by_floats_and_codes_too(
+    column: list[str], names: tuple[str, ...], is_told: bool, is_first: bool, name: str, tmp_path: Path
+) -> None:
+    others = ["a,b", "10,20", "30,5", "9,7"]
+    pairs = zip([name, *column], others, strict=True)
+    text = "\n".join(f"{own},{other}" if is_first else f"{other},{own}" for own, other in pairs)
+    if is_told:
+        with pytest.warns(ClustPSIWarning, match=f"column '{name}' has a different .*give it another name"):
+            read = counts_of(text, tmp_path)
+    else:
+        read = counts_of(text, tmp_path)
+    assert read.clients == names and read.classes == ("a", "b") and read.counts.tolist() == [[10, 20], [30, 5], [9, 7]]
+
+
+def test_beside_named_clients_a_class_called_no_is_a_class_and_a_saved_index_goes(tmp_path: Path) -> None:
+    with pytest.warns(ClustPSIWarning, match="column 'site' has a different"):
+        assert counts_of("no,yes,site\n5,6,9\n4,7,3\n8,2,1\n", tmp_path).classes == ("no", "yes")
+    with pytest.warns(ClustPSIWarning, match="column 'Unnamed: 0' is omitted"):
+        assert counts_of(",a,b,site\n4,6,9,n\n7,7,3,s\n", tmp_path).classes == ("a", "b")
+
+
+@pytest.mark.parametrize("names", [["2020-01-01", "2020-02-01"], ["1-2", "1-3"], ["10.0.0.1", "10.0.0.2"]])
+def test_names_may_look_a_little_like_numbers(names: list[str], tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": names, "a": [1, 3], "b": [1, 2]})
+    for read in (frame, write(frame, tmp_path / "c.csv")):
+        assert read_counts(read).clients == tuple(names)
+    if names[0] == "2020-01-01":
+        assert read_counts(frame.assign(x=pd.to_datetime(frame["x"]))).counts.shape == (2, 2)
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, b"x"])
+def test_lists_and_objects_are_no_counts_and_no_names(value: object) -> None:
+    with pytest.raises(ClustPSIError, match="column 'a' is not numeric"):
+        read_counts(pd.DataFrame({"site": ["x", "y"], "a": [value, value], "b": [1, 2]}))
+    with pytest.raises(ClustPSIError, match=r"column 'x' holds|client .* has more than one row"):
+        read_counts(pd.DataFrame({"x": [value, value], "a": [3, 4], "b": [1, 2]}))
+
+
+def test_true_and_false_name_clients(tmp_path: Path) -> None:
+    assert counts_of("urban,a,b\ntrue,1,2\nfalse,4,3\n", tmp_path).clients == ("True", "False")
+
+
+@pytest.mark.parametrize("text", ["site,a,b\nA,1,2\n,4,3\n", "site,a,b\n1,1,2\n,4,3\n"])
+def test_a_client_without_a_name_is_told(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ClustPSIError, match="column 'site' is empty in row 2: every row needs one"):
+        counts_of(text, tmp_path)
+
+
+def test_the_index_of_a_filtered_frame_is_no_name_beside_a_column_of_clients() -> None:
+    frame = pd.DataFrame({"site": [11, 12, 13, 14], "x": [1, 2, 3, 4], "y": [5, 6, 4, 3]}).query("x != 2")
+    with pytest.warns(ClustPSIWarning, match=READ_AS_CLIENTS):
+        report = diagnose(frame)
+    assert report.client_names == ("11", "13", "14") and report.class_names == ("x", "y")
+    assert diagnose(frame.drop(columns="site")).client_names == ("0", "2", "3")
+    assert diagnose(frame.set_index("site")).client_names == ("11", "13", "14")
+    assert diagnose(frame.assign(site=["n", "s", "e"])).client_names == ("n", "s", "e")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("site,a,b\nA,50%,50%\nB,30%,70%\n", "column 'a' has '50%' for client 'A', but counts are numbers of samples"),
+        ("site,a,b\nA,5,5\nB,7,$70\n", r"column 'b' has '\$70' for client 'B', but counts are numbers of samples"),
+        ("site,a,b\nA,5,1\nB,3.5,2\n", r"c\.csv: .* whole numbers, but client 'B' has 3.5 samples of class 'a'"),
+        ("site,a,b\nA,5,1\nB,0,0\n", r"c\.csv: client 'B' has no samples"),
+        ("site,a,b\nA,NA,1\nB,0,3\n", "column 'a' has no count for client 'A'; write 0 for none"),
+    ],
+)
+def test_what_is_no_count_is_named_by_client_and_class(text: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ClustPSIError, match=sentence):
+        counts_of(text, tmp_path)
+
+
+def test_names_of_arrays_are_in_messages_too() -> None:
+    with pytest.raises(ClustPSIError, match=r"but client 'oslo' has 0\.5 samples of class 'cat'"):
+        diagnose([[1, 2], [0.5, 2]], ["rome", "oslo"], ["cat", "dog"])
+
+
+def test_counts_with_points_before_thousands(tmp_path: Path) -> None:
+    with pytest.warns(ClustPSIWarning, match="column 'a': '1.234' is read as 1234, because counts are whole numbers"):
+        read = counts_of("site;a;b\nA;1.234;5\nB;12;4\n", tmp_path)
+    assert read.counts.tolist() == [[1234, 5], [12, 4]] and read.clients == ("A", "B")
+    quoted = counts_of('site,a,b\nA,"1,234",05\nB,12,4\n', tmp_path)
+    np.testing.assert_array_equal(quoted.counts, read.counts)
+
+
+@pytest.mark.parametrize("name", ["n", "total"])
+def test_of_two_classes_none_is_a_total(name: str, tmp_path: Path) -> None:
+    read = counts_of(f"site,{name},y\nA,5,5\nB,7,7\n", tmp_path)
+    assert read.classes == (name, "y") and not read.notes
+
+
+@pytest.mark.parametrize("name", ["Summe", "grand_total", "TOTAL:", "insgesamt"])
+def test_totals_have_many_names(name: str, tmp_path: Path) -> None:
+    with pytest.warns(ClustPSIWarning) as told:
+        read = counts_of(f"site,a,b,{name}\nA,5,1,6\nB,7,2,9\n{name},12,3,15\n", tmp_path)
+    assert read.classes == ("a", "b") and read.clients == ("A", "B") and len(told) == 2
+
+
+def test_a_total_may_have_a_column_beside_it(tmp_path: Path) -> None:
+    with pytest.warns(ClustPSIWarning, match="column 'total' is omitted: it is the sum of the columns before it"):
+        assert counts_of("site,a,b,total,area\nA,5,1,6,90\nB,7,2,9,8\n", tmp_path).classes == ("a", "b", "area")
+    assert counts_of("site,a,b,total,area\nA,5,1,6,90\nB,7,2,8,8\n", tmp_path).classes[2] == "total"
+
+
+def test_classes_that_were_floats_have_no_decimals(tmp_path: Path) -> None:
+    table = pd.crosstab(pd.Series(list("xxyy"), name="site"), pd.Series([0.0, 1.0, 1.0, 0.0]))
+    assert diagnose(table).class_names == ("0", "1")
+    table.to_csv(tmp_path / "c.csv")
+    assert read_counts(tmp_path / "c.csv").classes == ("0", "1")
+
+
+def test_measured_numbers_are_no_labels_in_diagnose_as_in_run(tmp_path: Path) -> None:
+    rows = 900
+    frame = pd.DataFrame({"site": np.arange(rows) % 3, "x": np.arange(rows) % 7, "y": np.arange(rows) / 7})
+    said = []
+    for read in (read_counts, from_table):
+        for size in (rows, 60):
+            with pytest.raises(ClustPSIError) as caught:
+                read(frame[:size], label="y", client="site")  # type: ignore[operator]
+            said.append(str(caught.value))
+    assert said[:2] == said[2:] and "has 900 different values in 900 rows: a label has classes" in said[0]
+    many = pd.DataFrame({"site": np.arange(6_000) % 3, "y": np.arange(6_000) // 4})
+    with pytest.raises(ClustPSIError, match="has 1,500 different values: a label has at most 1,000 classes"):
+        read_counts(many, "y", "site")
+    alone = pd.DataFrame({"site": list("aabb"), "y": ["u", "v", "u", "w"]})
+    assert read_counts(alone, "y", "site").classes == ("u", "v", "w")
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ({"client_names": ["a"]}, "client_names has 1 name, and the counts have 2 rows"),
+        ({"class_names": ["a", "b", "c"]}, "class_names has 3 names, and the counts have 2 columns"),
+        ({"client_names": ["a", "a"]}, "client_names has 'a' more than once"),
+    ],
+)
+def test_names_fit_the_counts(names: dict[str, list[str]], sentence: str) -> None:
+    with pytest.raises(ClustPSIError, match=sentence):
+        diagnose([[1, 2], [3, 4]], **names)  # type: ignore[arg-type]

@@ -153,6 +153,19 @@ class Diagnosis:
         }
 
 
+def _names(names: Sequence[str] | None, own: tuple[str, ...], what: str, of: str) -> tuple[str, ...]:
+    """The names that the user gives, one for each row or column, else the table's own."""
+    if names is None:
+        return own
+    given = tuple(map(str, names))
+    if len(given) != len(own):
+        raise ClustPSIError(f"{what} has {counted(len(given), 'name')}, and the counts have {counted(len(own), of)}")
+    if len(set(given)) < len(given):
+        twice = next(name for place, name in enumerate(given) if name in given[:place])
+        raise ClustPSIError(f"{what} has {twice!r} more than once: give every {of} its own name")
+    return given
+
+
 def diagnose(
     counts: "ArrayLike | pd.DataFrame | str | Path",
     client_names: Sequence[str] | None = None,
@@ -203,7 +216,7 @@ def diagnose(
             no_header=no_header,
         )
     elif label is None and client is None and not (drop or drop_unlabelled or min_class or sep or no_header):
-        table = skew.check_counts(counts)
+        table = skew.check_counts(counts, client_names, class_names)
         given = CountTable(table, tuple(map(str, range(len(table)))), tuple(map(str, range(table.shape[1]))))
     else:
         raise ClustPSIError(
@@ -219,8 +232,8 @@ def diagnose(
     model = PSIClustering(**{"random_state": 0, **CLUSTERING[preset], **clustering}).fit(table)
     kind: dict[str, Any] = {"smoothing": model.smoothing, "epsilon": model.epsilon}
     return Diagnosis(
-        given.clients if client_names is None else tuple(map(str, client_names)),
-        given.classes if class_names is None else tuple(map(str, class_names)),
+        _names(client_names, given.clients, "client_names", "row"),
+        _names(class_names, given.classes, "class_names", "column"),
         table,
         skew.measures(table, **kind),
         skew.psi(table, **kind),

@@ -3,6 +3,7 @@
 Every function takes label counts, one row per client and one column per class: no features, no model.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -21,25 +22,35 @@ CLIENTS_AT_ONCE = 65_536
 MAX_SAMPLES = 2**53
 
 
-def check_counts(counts: ArrayLike) -> NDArray[np.int64]:
+def check_counts(
+    counts: ArrayLike,
+    clients: Sequence[object] | None = None,
+    classes: Sequence[object] | None = None,
+    where: str = "",
+) -> NDArray[np.int64]:
     """Label counts as an int64 array (clients x classes), or a :class:`ClustPSIError` that says what is wrong.
 
     Lists, arrays, data frames and whole-numbered floats will do. All counts together may be 2**53 at most.
+
+    Errors call clients and classes by the names given, else by their positions, and start with ``where``.
 
     >>> check_counts([[3.0, 0.0], [1.0, 2.0]])
     array([[3, 0],
            [1, 2]])
     """
+    before = f"{where}: " if where else ""
     try:
         values = np.asarray(counts, dtype=np.float64)
     except (TypeError, ValueError):
         raise ClustPSIError(
-            "label counts must be a table of numbers with one row per client and one column per class"
+            f"{before}label counts must be a table of numbers with one row per client and one column per class"
         ) from None
     if values.ndim != 2:
-        raise ClustPSIError(f"label counts must have two dimensions, clients x classes, not {values.ndim}")
+        raise ClustPSIError(f"{before}label counts must have two dimensions, clients x classes, not {values.ndim}")
     if values.size == 0:
-        raise ClustPSIError(f"label counts need at least one client and one class, but their shape is {values.shape}")
+        raise ClustPSIError(
+            f"{before}label counts need at least one client and one class, but their shape is {values.shape}"
+        )
     for wrong, right in (
         (~np.isfinite(values), "finite"),
         (values < 0, "zero or more"),
@@ -48,18 +59,25 @@ def check_counts(counts: ArrayLike) -> NDArray[np.int64]:
         if wrong.any():
             client, label = np.argwhere(wrong)[0]
             found = values[client, label]
+            who, what = _named(client, clients), _named(label, classes)
             raise ClustPSIError(
-                f"label counts must be {right}, but client {client} has {found:g} samples of class {label}"
+                f"{before}label counts must be {right}, but client {who} has {found:g} samples of class {what}"
             )
     total = values.sum()
     if total > MAX_SAMPLES:
         raise ClustPSIError(
-            f"label counts must add up to 2**53 (about 9e15) at most, where sums are still exact, not {total:.3g}"
+            f"{before}label counts must add up to 2**53 (about 9e15) at most, where sums are still exact, "
+            f"not {total:.3g}"
         )
     without = np.flatnonzero(values.sum(axis=1) == 0)
     if without.size:
-        raise ClustPSIError(f"client {without[0]} has no samples, so it has no label distribution: leave it out")
+        who = _named(without[0], clients)
+        raise ClustPSIError(f"{before}client {who} has no samples, so it has no label distribution: leave it out")
     return values.astype(np.int64)
+
+
+def _named(place: int, names: Sequence[object] | None) -> str:
+    return str(place) if names is None or place >= len(names) else repr(names[place])
 
 
 def psi_terms(

@@ -21,6 +21,7 @@ import pytest
 from clustpsi.datasets import files
 from clustpsi.datasets.table_files import read_pieces, read_table
 from clustpsi.errors import ClustPSIError
+from clustpsi.features.columns import Numbers, read_column
 
 TABLE = pd.DataFrame(
     {"wing": [1.5, 2.25, np.nan, -4.0], "eggs": [3, 1, 2, 2], "note": ["grey, small", 'a "fine" one', "é", "x;y|z"]}
@@ -241,8 +242,6 @@ def test_decimals_and_bytes_are_numbers_and_texts(tmp_path: Path) -> None:
 def test_a_long_column_of_digits_and_a_letter_is_quick(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + f"{'1' * 60_000}x,0\n" * 3)
-    from clustpsi.features.columns import read_column
-
     start = time.monotonic()
     assert read_column(read_table(path)["a"], "a").column.kind == "constant"
     assert time.monotonic() - start < 5
@@ -271,3 +270,116 @@ def test_pieces_have_the_columns_of_a_saved_index(tmp_path: Path) -> None:
     pieces = [piece for piece, _ in read_pieces(tmp_path / "t.parquet", 2)]
     assert [piece["site"].tolist() for piece in pieces] == [["x", "y"], ["z"]]
     assert [piece.index.tolist() for piece in pieces] == [[0, 1], [2]]
+
+
+GERMAN = "einwohner;temp;y\n999;0,5;a\n1.500;0,7;b\n2.500;1,5;a\n12.000;2,5;b\n"
+
+
+def numbers_of_column(path: Path, column: str) -> tuple[list[float], str]:
+    frame = read_table(path)
+    typed = read_column(frame[column], column, points=frame.attrs.get("points"))
+    assert isinstance(typed, Numbers)
+    return typed.values.tolist(), typed.column.detail
+
+
+def test_points_before_thousands_are_no_decimal_points_beside_decimal_commas(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(GERMAN)
+    assert read_table(path)["temp"].tolist() == [0.5, 0.7, 1.5, 2.5]
+    values, detail = numbers_of_column(path, "einwohner")
+    assert values == [999, 1500, 2500, 12000] and "written like '1.500'" in detail
+    path.write_text(GERMAN.replace("2.500;", "?;"))
+    values, detail = numbers_of_column(path, "einwohner")
+    assert np.nan_to_num(values).tolist() == [999, 1500, 0, 12000] and "1 gap written '?'" in detail
+
+
+@pytest.mark.parametrize("other", ["0,5;2.25", "5;7"])
+def test_points_that_may_mean_either_are_told(other: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"n;a;b\n999;{other}\n1.500;{other}\n12.000;{other}\n")
+    values, detail = numbers_of_column(path, "n")
+    assert values == [999, 1.5, 12] and detail == "'1.500' read as 1.5; if it means 1500, write it so"
+
+
+def test_points_of_decimals_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("n;a\n1.500;2.25\n2.125;3.5\n")
+    assert read_table(path).to_numpy().tolist() == [[1.5, 2.25], [2.125, 3.5]]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_digits_with_a_leading_zero_are_codes_wherever_they_stand(ending: str, encoding: str, tmp_path: Path) -> None:
+    rows = [f"{10 + row},0.5,{row},00:30" for row in range(70_000)]
+    plain, path = tmp_path / "plain.csv", tmp_path / "t.csv"
+    plain.write_text(ending.join(["a,b,c,t", *rows, ""]), encoding=encoding)
+    assert [dtype.kind for dtype in read_table(plain).dtypes[:3]] == ["i", "f", "i"]
+    for place in (0, 40_000, 69_999):
+        for cell, beside in (("007", "007"), (' "007" ', "007"), ("0", 0)):
+            there = [*rows[:place], f"{cell},0.5,01.5,00:30", *rows[place + 1 :]]
+            path.write_text(ending.join(["a,b,c,t", *there]), encoding=encoding)
+            frame = read_table(path)
+            assert frame["a"][place] == beside and frame["a"][1] == ("11" if beside else 11)
+            assert frame["c"][place] == 1.5 and frame["b"].tolist() == [0.5] * len(rows)
+
+
+def test_codes_are_found_without_a_header_and_in_a_file_of_any_separator(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("5,007\n8,9\n")
+    assert read_table(path, no_header=True).to_dict("list") == {"0": [5, 8], "1": ["007", "9"]}
+    for sep in (";", "|", "\t", " ", "x"):
+        path.write_text("a,b,\n007,1,\n8,2,\n".replace(",", sep))
+        assert read_table(path, sep=sep).iloc[:, :2].to_dict("list") == {"a": ["007", "8"], "b": [1, 2]}
+
+
+def test_blanks_around_texts_are_not_part_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('a,b,c\ncat ,x, 1 \n cat,"y ",2\n NA ,x , NA \n')
+    table = pd.DataFrame({"a": ["cat", "cat", None], "b": ["x", "y", "x"]})
+    pd.testing.assert_frame_equal(read_table(path)[["a", "b"]], table, check_dtype=False)
+    assert np.nan_to_num(numbers_of_column(path, "c")[0]).tolist() == [1, 2, 0]
+    ((piece, _),) = read_pieces(path, 9, texts={"a", "b"})
+    assert piece["a"].tolist() == ["cat", "cat", "NA"] and piece["b"].tolist() == ["x", "y", "x"]
+
+
+def test_a_name_is_empty_only_where_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\nNA,NA\nNone,None\n,x\n")
+    frame = read_table(path, names=["a"])
+    assert frame["a"].tolist()[:2] == ["NA", "None"] and frame.isna().to_numpy().sum(axis=0).tolist() == [1, 2]
+    assert read_table(path, names=None)["b"].tolist() == ["NA", "None", "x"]
+
+
+@pytest.mark.parametrize("text", ["a,b,\n1,x,\n2,y,\n", "a,b\n1,x,\n2,y,\n", "a,b,,\n1,x,,\n2,y,,\n"])
+def test_separators_at_the_end_of_lines_make_no_column(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    assert read_table(path).to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
+    ((piece, _),) = read_pieces(path, 9)
+    assert piece.to_dict("list") == {"a": [1, 2], "b": ["x", "y"]}
+
+
+def test_cells_beyond_the_header_are_never_lost(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "1,x,\n" * 300 + "2,y,z\n")
+    with pytest.raises(ClustPSIError, match="cannot be read as CSV: its lines have more cells than the first line"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("title", "cells"),
+    [("Counts of 2020", "1 cell"), ("# made by hand, 2020", "2 cells"), ("Counts;;", "1 cell"), ("# a|b", "1 cell")],
+)
+def test_a_title_above_the_header_is_one_sentence(title: str, cells: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    sep = "," if "," in title else ";"
+    path.write_text(f"{title}\nsite;cat;dog\nA;1;2\nB;3;4\n".replace(";", sep))
+    with pytest.raises(ClustPSIError, match=f"line 1 has {cells} and the lines below have 3, .* take it out"):
+        read_table(path)
+
+
+def test_lines_of_another_length_are_told_in_our_words(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n1,2,3\n")
+    with pytest.raises(ClustPSIError, match=r"cannot be read as CSV: line 3 has 3 cells, and the first line 2$"):
+        read_table(path)

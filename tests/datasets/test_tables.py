@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from clustpsi import compare
 from clustpsi.datasets import files, from_arrays, from_table, load_dataset
 from clustpsi.datasets.base import ClientIds
+from clustpsi.datasets.table_files import read_pieces
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.features.columns import describe
 from helpers import clients_of, clustpsi
@@ -414,6 +415,91 @@ def test_csv_files_without_a_header(tmp_path: Path) -> None:
     assert dataset.class_names == ("<=50K", ">50K") and [column.name for column in dataset.columns] == ["0", "1", "2"]
     with pytest.raises(ClustPSIError, match=r"no column '2' .*the file has no header line: give --no-header"):
         load_dataset(path, label="2")
+
+
+# --------------------------------------------------------------------------------------- names of classes and clients
+
+
+NAMES = {"code": ["007", "7", "007", "01", "7", "01"], "kind": ["NA", "None", "null", "NA", "None", "null"]}
+
+
+@pytest.mark.parametrize("file", ["t.csv", "t.parquet", "t.jsonl"])
+def test_names_are_the_same_in_all_formats(file: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({**NAMES, "zip": ["00001", "2", "00001", "2", "00001", "2"]})
+    path = tmp_path / file
+    frame.to_json(path, orient="records", lines=True) if file == "t.jsonl" else write(frame, path)
+    with pytest.warns(ClustPSIWarning, match="'NA' is the name of a class; if it stands for a gap, leave these cells"):
+        dataset = from_table(path, label="kind", client="code")
+    assert dataset.class_names == ("NA", "None", "null") and clients_of(dataset) == NAMES["code"]
+    assert [column.kind for column in dataset.columns] == ["client", "label", "category"]
+    swapped = from_table(path, label="code", client="kind")
+    assert clients_of(swapped) == NAMES["kind"] and set(swapped.class_names) == {"007", "7", "01"}
+
+
+def test_only_rows_with_an_empty_label_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1.5,None\n2.5,None\n3.5,\n4.5,a\n5.5,a \nNA,None\n")
+    with pytest.warns(ClustPSIWarning) as told:
+        dataset = from_table(path, label="y", drop_unlabelled=True)
+    assert "1 of 6 rows have no label and are omitted" in str(told[0].message)
+    assert dataset.class_names == ("None", "a") and dataset.labels.tolist() == [0, 0, 1, 1, 0]
+    assert dataset.columns[0].detail == "1 gap"
+
+
+def test_blanks_make_no_class_client_or_category(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("site,kind,y\nrome ,a ,cat \n rome, a, cat\noslo,b,dog \noslo ,b , dog\n")
+    dataset = from_table(path, label="y", client="site")
+    assert dataset.class_names == ("cat", "dog") and clients_of(dataset) == ["rome", "rome", "oslo", "oslo"]
+    assert dataset.columns[1].detail == "2 kinds"
+
+
+def test_whole_numbers_beside_gaps_have_no_decimals(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("site,x,y\n3,1.5,0\n3,2.5,10\n,3.5,\n5,4.5,10\n5,5.5,0\n5,6.5,2\n5,6.5,2\n")
+    frame = pd.read_csv(path)
+    for table in (path, frame):
+        with pytest.warns(ClustPSIWarning, match="1 of 7 rows"):
+            dataset = from_table(table, label="y", client="site", drop_unlabelled=True)
+        assert dataset.class_names == ("0", "2", "10") and clients_of(dataset) == list("335555")
+    assert from_arrays(np.eye(4), [0.5, 1.0, 0.5, 1.0]).class_names == ("0.5", "1")
+
+
+@pytest.mark.parametrize("gap", [None, float("nan")])
+def test_gaps_in_lists_are_gaps(gap: object) -> None:
+    rows = np.eye(4)
+    with pytest.raises(ClustPSIError, match="the labels is empty in row 1"):
+        from_arrays(rows, [gap, "a", "a", "b"])  # type: ignore[arg-type]
+    with pytest.raises(ClustPSIError, match="the clients is empty in row 2"):
+        from_arrays(rows, list("aabb"), ["rome", gap, "rome", "oslo"])  # type: ignore[arg-type]
+    with pytest.raises(ClustPSIError, match="the labels is empty in row 2"):
+        from_arrays(rows, pd.Series(["a", gap, "a", "b"], index=list("wxyz")))
+
+
+def test_rows_of_a_file_are_read_for_predictions_as_for_training(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [
+        f"{'007' if row % 3 else ' 7'},{('a ', ' a', 'NA', 'b', '')[row % 5]},{row}.500;0,5" for row in range(2, 40)
+    ]
+    text = "\n".join(["code;kind;number;other;y", *(line.replace(",", ";", 2) for line in lines)])
+    path.write_text("\n".join(f"{line};{'uv'[at % 2]}" if at else line for at, line in enumerate(text.split("\n"))))
+    dataset = from_table(path, label="y")
+    assert [column.kind for column in dataset.columns[:3]] == ["category", "category", "number"]
+    fitted = dataset.features.fit(dataset.features.summarize(dataset.rows))
+    pieces = [fitted.read(piece) for piece, _ in read_pieces(path, 7, texts={"code", "kind", "y"})]
+    as_features = np.concatenate([fitted.transform(piece) for piece in pieces])
+    np.testing.assert_array_equal(as_features, dataset.prepare(np.arange(len(lines))))
+
+
+def test_without_features_it_says_what_was_omitted(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame({"id": NUMBERED, "note": [f"text {row}" for row in NUMBERED], "y": np.arange(40) % 2})
+    pd.concat([frame, frame.assign(id=frame["id"] + 40, note="other " + frame["note"])]).to_csv(path, index=False)
+    omitted = r"'id' \(identifier: different whole numbers\), 'note' \(identifier: 80 different values in 80 rows\)"
+    with pytest.raises(
+        ClustPSIError, match=rf"has no feature column besides 'y' \(columns omitted: {omitted}; .*--text"
+    ):
+        from_table(path, label="y")
 
 
 # ------------------------------------------------------------------------------------------------------ in all places

@@ -135,3 +135,18 @@ def test_a_part_of_a_column_is_read_in_the_form_of_the_whole(texts: list[str], i
 
 def test_a_text_that_is_neither_a_number_nor_a_known_mark_is_told() -> None:
     assert written.Form(marks=("N.K.",)).read(["N.K.", "5", "much", "inf"])[1] == [2, 3]
+
+
+def test_dates_whose_day_and_month_cannot_be_told_apart_are_told() -> None:
+    days = [f"{1 + place // 12:02}/{1 + place % 12:02}/2020" for place in range(100)]
+    told = "dates whose day and month cannot be told apart: write them like 2020-12-31"
+    assert read(days).column.detail == f"100 different values in 100 rows, {told}"  # type: ignore[attr-defined]
+    assert read(days[:3]).column.detail == f"3 kinds, {told}"  # type: ignore[attr-defined]
+    assert read(["1/x/2020", "2/3/2020"]).column.detail == "2 kinds"  # type: ignore[attr-defined]
+
+
+def test_thousands_are_read_by_the_form_of_the_whole_column() -> None:
+    whole = written.numbers(["999", "1.500", "12.000"], np.ones(3, np.int64), "thousands")
+    assert whole is not None and whole.values.tolist() == [999, 1500, 12000]
+    assert whole.form.read(["2.500", "7"])[0].tolist() == [2500, 7]
+    assert written.numbers(["007", "1.500"], np.ones(2, np.int64), "thousands") is None

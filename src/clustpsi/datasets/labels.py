@@ -12,12 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.datasets.files import check_header
 from clustpsi.errors import ClustPSIError
-from clustpsi.features.columns import nested
+from clustpsi.features.columns import MANY_KINDS, nested
 
 if TYPE_CHECKING:
     import pandas as pd
 
 OTHER = "other"
+MAX_CLASSES = 1_000
+# Names that often stand for a gap, in lower case.
+LIKE_GAPS = frozenset(("na", "n/a", "nan", "none", "null", "<na>", "#n/a"))
 
 Name = str | int  # of a column: data frames may have numbers for names
 
@@ -50,7 +53,10 @@ def assign_parts(
     A named index level becomes a column; the rest of the index is dropped.
     """
     parts = Parts(
-        None if label is None else str(label), None if client is None else str(client), _names(text), _names(drop)
+        None if label is None else str(label),
+        None if client is None else str(client),
+        column_names(text),
+        column_names(drop),
     )
     named = parts.columns
     by_option = {"label": (parts.label,), "client": (parts.client,), "text": parts.text, "drop": parts.drop}
@@ -69,7 +75,8 @@ def assign_parts(
     return table, parts
 
 
-def _names(columns: Name | Sequence[Name]) -> tuple[str, ...]:
+def column_names(columns: Name | Sequence[Name]) -> tuple[str, ...]:
+    """Names of columns as texts, from one or more of them."""
     return (str(columns),) if isinstance(columns, str | int) else tuple(map(str, columns))
 
 
@@ -141,10 +148,39 @@ def read_labels(
         without = f"{len(codes) - len(kept):,} of {len(codes):,} rows"
         notes.append(f"{where}, {what}: {without} have no label and are omitted")
         codes = codes[kept]
+    if doubtful := [name for name in names if name.lower() in LIKE_GAPS]:
+        notes.append(
+            f"{where}, {what}: {doubtful[0]!r} is the name of a class; if it stands for a gap, leave these cells empty"
+        )
     if min_class is not None:
         codes, names, note = _merged(codes, names, min_class)
         notes += [f"{where}, {what}: {note}"] if note else []
     return Labels(codes, names, kept, min_class is not None, tuple(notes))
+
+
+def check_number(labels: Labels, what: str, where: str) -> None:
+    """Refuse labels that are too many different ones to be classes."""
+    classes, rows = len(labels.names), len(labels.codes)
+    if classes > MAX_CLASSES:
+        raise ClustPSIError(
+            f"{where}, {what} has {classes:,} different values: a label has at most {MAX_CLASSES:,} classes"
+        )
+    if classes > MANY_KINDS and 2 * classes > rows:
+        raise ClustPSIError(
+            f"{where}, {what} has {classes:,} different values in {rows:,} rows: a label has classes that many rows "
+            "share, and neither measured numbers nor names of rows"
+        )
+
+
+def read_names(values: "pd.Series[Any]", what: str, where: str) -> list[str]:
+    """The name in every row.
+
+    >>> import pandas as pd
+    >>> read_names(pd.Series([10.0, 9.0, 10.0]), "the clients", "these")
+    ['10', '9', '10']
+    """
+    codes, names = read_clients(values, what, where)
+    return [names[code] for code in codes.tolist()]
 
 
 def read_clients(
@@ -164,8 +200,12 @@ def read_clients(
 def _empty(
     values: "pd.Series[Any] | ArrayLike", codes: NDArray[np.int32], what: str, where: str, remedy: str = ""
 ) -> ClustPSIError:
+    import pandas as pd
+
     place = int((codes < 0).argmax())
-    row = int(getattr(values, "index", np.arange(len(codes)))[place]) + 1  # of the whole table
+    row = place + 1
+    if isinstance(values, pd.Series) and pd.api.types.is_integer_dtype(values.index.dtype):  # rows of a table
+        row = int(values.index[place]) + 1
     return ClustPSIError(f"{where}, {what} is empty in row {row}: every row needs one{remedy}")
 
 
@@ -174,6 +214,8 @@ def _coded(values: "pd.Series[Any] | ArrayLike", what: str, where: str) -> tuple
     import pandas as pd
 
     array = values.to_numpy() if isinstance(values, pd.Series) else np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray | pd.Series):
+        array = np.asarray(values, dtype=object)  # a list, in which a gap would become the text nan
     if array.ndim != 1:
         raise ClustPSIError(f"{where}, {what}: one value per row is needed, not an array of shape {array.shape}")
     if array.dtype == object and (kind := nested(pd.Series(array))) is not None:
@@ -187,9 +229,18 @@ def _coded(values: "pd.Series[Any] | ArrayLike", what: str, where: str) -> tuple
     numbers: dict[str, int] = {}  # 1 and "1" are one
     rank = np.full(len(found) + 1, -1, dtype=np.int32)  # the last for rows without a value, whose code is -1
     for place in order:
-        if (name := str(found[place])).strip():
+        if (name := name_of(found[place])).strip():
             rank[place] = numbers.setdefault(name, len(numbers))
     return rank[codes], tuple(numbers)
+
+
+def name_of(value: Any) -> str:
+    """The name of a class or client; whole numbers have no decimals.
+
+    >>> name_of(3.0), name_of(2.5), name_of("3.0")
+    ('3', '2.5', '3.0')
+    """
+    return str(value + 0.0).removesuffix(".0") if isinstance(value, float | np.floating) else str(value)
 
 
 def _merged(

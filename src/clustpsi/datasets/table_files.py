@@ -18,14 +18,21 @@ import lzma
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from clustpsi.datasets.files import Bounded, check_file, check_header, first_line, reading, too_large, unpacked_limit
 from clustpsi.errors import ClustPSIError
 from clustpsi.exact import read_exact_csv
+from clustpsi.features.columns import SAVED_INDEX
+from clustpsi.features.written import CODE, DECIMAL_COMMA, GAPS, NUMBER, POINTED_THOUSANDS, Points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +44,10 @@ NAMED = {"tab": "\t", r"\t": "\t", "space": " "}  # what is awkward to type
 PIECE = 1 << 18  # bytes that are unpacked at once
 SAMPLE = 1 << 22  # characters, and
 RECORDS = 200  # records that the dialect is guessed from
-DECIMAL_COMMA, DECIMAL_POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
+DECIMAL_POINT = re.compile(r"[-+]?\d+\.\d+")
+POINTS = "points"  # what the frame's attribute is called that says how points in numbers are meant
+FEW = 64  # bytes at the end of a piece that are looked at again with the next
+ROWS = 1 << 16  # rows that are searched for codes at once
 
 KINDS = {
     "csv": ("csv", "tsv", "tab", "txt"),
@@ -51,13 +61,25 @@ MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"FEA1": "arrow"}
 PACKED = {"gz": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\x00", "zip": b"PK\x03\x04"}
 
 
-def read_table(path: Path, *, sep: str | None = None, no_header: bool = False) -> "pd.DataFrame":
+def read_table(
+    path: Path,
+    *,
+    names: Collection[str] | None = (),
+    sep: str | None = None,
+    no_header: bool = False,
+) -> "pd.DataFrame":
     """Read a table; column names are texts, and an index saved with the table becomes the frame's index.
+
+    Digits with a leading zero are texts.  If points in the numbers of a CSV file may stand for thousands, the frame's
+    attribute ``points`` says so (see :data:`clustpsi.features.written.Points`).
 
     Parameters
     ----------
     path
         The file.
+    names
+        Columns of names or of free text, where a cell of a CSV file is empty only if nothing is written in it; None for
+        all columns.  In other columns the usual marks, as NA, are gaps.
     sep
         What separates the cells of a CSV file (see :func:`separator`); by default it is detected.
     no_header
@@ -65,7 +87,7 @@ def read_table(path: Path, *, sep: str | None = None, no_header: bool = False) -
     """
     kind, head = _look(path, sep, no_header, whole=True)
     if kind == "csv":
-        return _read_csv(path, head, sep, no_header)
+        return _read_csv(path, head, names, sep, no_header)
     return _read_json(path) if kind == "json" else _read_arrow(path, kind)
 
 
@@ -90,7 +112,7 @@ def read_pieces(
     rows
         The most rows of a piece.
     texts
-        Columns of a CSV file whose cells stay as they are written.
+        Columns of a CSV file whose cells stay as they are written, but for blanks around them.
     only
         The columns to read; by default all.
     sep, no_header
@@ -204,11 +226,24 @@ def _is_clutter(name: str) -> bool:
 # --------------------------------------------------------------------------------------------------------------- CSV
 
 
-def _read_csv(path: Path, head: bytes, sep: str | None, no_header: bool) -> "pd.DataFrame":
+def _read_csv(
+    path: Path, head: bytes, names: Collection[str] | None, sep: str | None, no_header: bool
+) -> "pd.DataFrame":
+    from pandas.api import types
+
     with _parsing(path):
-        options = _csv_options(path, head, sep, no_header)
+        form = _csv_form(path, head, sep, no_header)
+        options = form.options(names, ())
         with _unpacked(path) as file:
-            return _named(read_exact_csv(file, **options))
+            codes = CodeSearch(file, form.sep, has_wide_characters=form.encoding == "utf-16")
+            frame = read_exact_csv(io.BufferedReader(codes, PIECE), **options)
+        if codes.found:
+            are_numbers = [types.is_any_real_numeric_dtype(dtype) for dtype in frame.dtypes]
+            if found := _with_codes(path, options, np.flatnonzero(are_numbers).tolist()):
+                options["dtype"] |= dict.fromkeys(found, str)
+                with _unpacked(path) as file:
+                    frame = read_exact_csv(file, **options)
+        return _tidy(path, frame, form, names)
 
 
 def _csv_pieces(
@@ -221,7 +256,8 @@ def _csv_pieces(
     no_header: bool,
 ) -> "Iterator[tuple[pd.DataFrame, float]]":
     with _parsing(path):
-        options = _csv_options(path, head, sep, no_header, texts)
+        form = _csv_form(path, head, sep, no_header)
+        options = form.options(texts, texts)
     if only is not None:
         options["usecols"] = lambda name: str(name).strip() in only
     with _unpacked(path) as file:
@@ -230,9 +266,10 @@ def _csv_pieces(
         while True:
             with _parsing(path):  # a piece at a time: others' warnings are their own
                 piece = next(pieces, None)
+                piece = None if piece is None else _tidy(path, piece, form, texts)
             if piece is None:
                 return
-            yield _named(piece), _share(path, file)
+            yield piece, _share(path, file)
 
 
 @contextlib.contextmanager
@@ -241,17 +278,151 @@ def _parsing(path: Path) -> Iterator[None]:
 
     with reading(path, "CSV"), warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header would lose cells
-        yield
+        try:
+            yield
+        except pd.errors.ParserError as error:
+            found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+            if found is None:
+                raise
+            needed, line, there = found.groups()
+            reason = f"line {line} has {there} cells, and the first line {needed}"
+            raise ClustPSIError(f"{path} cannot be read as CSV: {reason}") from None
+        except pd.errors.ParserWarning:
+            reason = "its lines have more cells than the first line names columns"
+            raise ClustPSIError(f"{path} cannot be read as CSV: {reason}") from None
 
 
-def _named(frame: "pd.DataFrame") -> "pd.DataFrame":
-    return frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
+class CodeSearch(io.RawIOBase):
+    """The bytes of a CSV file as they are; ``found`` says whether digits with a leading zero may be a cell of it.
+
+    Characters of more than one byte are not searched: codes are then taken to be there.
+    """
+
+    def __init__(self, source: io.BufferedReader, sep: str, *, has_wide_characters: bool) -> None:
+        self._source, self.found, self._last = source, has_wide_characters, b"\n"
+        around = rb"[\s\"" + re.escape(sep).encode() + b"]"
+        self._cell = re.compile(rb"(?<=" + around + rb")0\d+(?=" + around + rb"|$)")
+        self._sep = ord(sep)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._source.readinto(buffer)
+        if size and not self.found:
+            text = self._last + bytes(memoryview(buffer)[:size])
+            if self._may_have_codes(np.frombuffer(text, np.uint8)):
+                self.found = self._cell.search(text) is not None
+            self._last = text[-FEW:]
+        return size
+
+    def _may_have_codes(self, text: NDArray[np.uint8]) -> bool:
+        """A quick look: whether a zero stands between what ends a cell (blanks, quotes) and a digit."""
+        before, here, after = text[:-2], text[1:-1], text[2:]
+        starts = (before <= ord('"')) | (before == self._sep)
+        return bool((starts & (here == ord("0")) & (after - np.uint8(ord("0")) < 10)).any())
 
 
-def _csv_options(
-    path: Path, head: bytes, sep: str | None, no_header: bool, texts: Collection[str] = ()
-) -> dict[str, Any]:
-    """How a CSV file is to be read."""
+def _with_codes(path: Path, options: dict[str, Any], places: list[int]) -> set[Any]:
+    """Those of the columns in these places in which some cell is digits with a leading zero."""
+    found: set[Any] = set()
+    texts = options | {"dtype": str, "chunksize": ROWS, "usecols": places}
+    with _unpacked(path) as file:
+        pieces: Any = read_exact_csv(file, **texts)
+        for piece in pieces:
+            for name in set(piece.columns) - found:
+                if piece[name].str.strip().str.fullmatch(CODE.pattern).any():
+                    found.add(name)
+    return found
+
+
+def _tidy(path: Path, frame: "pd.DataFrame", form: "CsvForm", names: Collection[str] | None) -> "pd.DataFrame":
+    """A frame as it is meant: without empty columns that have no name, and without blanks around texts."""
+    import pandas as pd
+
+    unnamed = [name for name in frame.columns if SAVED_INDEX.fullmatch(str(name).strip())]
+    empty = [name for name in unnamed if frame[name].isna().all()]
+    frame = frame.drop(columns=empty) if empty else frame
+    if form.has_longer_rows and form.header[-1] in frame.columns:
+        reason = "its lines have more cells than the first line names columns"
+        raise ClustPSIError(f"{path} cannot be read as CSV: {reason}")
+    for place, name in enumerate(frame.columns):
+        column = frame.iloc[:, place]
+        if column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) != "string":
+            continue
+        if not (column.dtype == object or pd.api.types.is_string_dtype(column.dtype)):
+            continue
+        stripped = column.str.strip()
+        changed = stripped.ne(column) & column.notna()
+        if changed.any():
+            if names is not None and str(name).strip() not in names:
+                gaps = changed & stripped.isin(GAPS)
+                # Beside numbers a mark says that they are numbers and no codes, see clustpsi.features.written.
+                if gaps.any() and not all(map(NUMBER.fullmatch, stripped[~gaps].dropna().unique())):
+                    stripped = stripped.mask(gaps)
+            frame[name] = stripped
+    frame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
+    if form.points is not None:
+        frame.attrs[POINTS] = form.points
+    return frame
+
+
+@dataclass(frozen=True)
+class CsvForm:
+    """How a CSV file is written.
+
+    Attributes
+    ----------
+    encoding, sep
+        Of its characters, and what separates its cells.
+    header
+        What pandas calls its columns.
+    no_header
+        Whether the first line is data.
+    has_longer_rows
+        Whether the rows end with a separator and the header does not; the last column is then the empty one.
+    decimal
+        The sign before decimals.
+    points
+        How points in numbers are meant, if they may stand for thousands.
+    pointed
+        Columns whose points may stand for thousands.
+    """
+
+    encoding: str
+    sep: str
+    header: tuple[str | int, ...]
+    no_header: bool
+    has_longer_rows: bool
+    decimal: str
+    points: Points | None
+    pointed: tuple[str | int, ...]
+
+    def options(self, names: Collection[str] | None, texts: Collection[str]) -> dict[str, Any]:
+        """How pandas is to read it, with these columns of names, and cells that stay as they are."""
+
+        def gaps(column: str | int) -> tuple[str, ...]:
+            return ("",) if names is None or str(column).strip() in names else tuple(GAPS)
+
+        as_written = [name for name in self.header if str(name).strip() in texts or name in self.pointed]
+        named: dict[str, Any] = {"names": list(self.header)} if self.has_longer_rows else {}
+        return {
+            **named,
+            "encoding": self.encoding,
+            "sep": r"\s+" if self.sep == " " else self.sep,
+            "decimal": self.decimal,
+            "header": None if self.no_header else 0,
+            "index_col": False,
+            "skipinitialspace": True,
+            "low_memory": False,
+            "keep_default_na": False,
+            "na_values": {name: list(gaps(name)) for name in self.header},
+            "dtype": dict.fromkeys(as_written, str),
+        }
+
+
+def _csv_form(path: Path, head: bytes, sep: str | None, no_header: bool) -> CsvForm:
+    """Find out how a CSV file is written."""
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     if b"\0" in head and encoding != "utf-16":
         raise ClustPSIError(f"{path} is of no known kind: {NEEDED} is needed")
@@ -261,17 +432,39 @@ def _csv_options(
         raise ClustPSIError(f"{path} is empty, or its first line is no line of a table: {NEEDED} is needed")
     if not no_header:
         check_header(path, [name.strip() for name in records[0] if name.strip()])
-    columns: Sequence[str | int] = range(len(records[0])) if no_header else records[0]
-    return {
-        "encoding": encoding,
-        "sep": r"\s+" if sep == " " else sep,
-        "decimal": "," if _has_decimal_commas(sep, records[1:]) else ".",
-        "header": None if no_header else 0,
-        "index_col": False,
-        "skipinitialspace": True,
-        "low_memory": False,
-        "dtype": {name: str for name in columns if str(name).strip() in texts},
-    }
+    longer = not no_header and _ends_with_separators(records)
+    if not no_header:
+        _refuse_title(path, records, 1 if longer else 0)
+    with _unpacked(path) as file:
+        pattern, first = r"\s+" if sep == " " else sep, None if no_header else 0
+        empty = read_exact_csv(
+            file, nrows=0, sep=pattern, header=first, encoding=encoding, index_col=False, skipinitialspace=True
+        )
+    header = (*empty.columns, *([f"Unnamed: {len(records[0])}"] if longer else []))
+    decimal, points, pointed = _decimals(sep, records if no_header else records[1:])
+    at = tuple(header[place] for place in pointed if place < len(header))
+    return CsvForm(encoding, sep, header, no_header, longer, decimal, points, at)
+
+
+def _ends_with_separators(records: list[list[str]]) -> bool:
+    """Whether all rows end with a separator, and the header does not."""
+    width = len(records[0])
+    return len(records) > 1 and all(len(each) == width + 1 and not each[-1].strip() for each in records[1:])
+
+
+def _refuse_title(path: Path, records: list[list[str]], more: int) -> None:
+    """Raise if the first line is something else than the names of the columns, as a title or a comment."""
+    width, widths = len(records[0]), Counter(map(len, records[1:]))
+    named = sum(bool(name.strip()) for name in records[0])
+    usual, often = widths.most_common(1)[0] if widths else (width, 0)
+    shorter = usual > width + more and 2 * often > len(records) - 1 and not widths[width]
+    in_first_cell = named == 1 < width - 1 and any(sum(map(bool, each)) > 2 for each in records[1:3])
+    if shorter or in_first_cell:
+        cells = f"{named} cell{'' if named == 1 else 's'}"
+        raise ClustPSIError(
+            f"{path} cannot be read as CSV: line 1 has {cells} and the lines below have {usual}, but the first "
+            "line must name every column; if it is a title or a comment, take it out"
+        )
 
 
 def _dialect(head: str, sep: str | None) -> tuple[str, list[list[str]]]:
@@ -281,13 +474,16 @@ def _dialect(head: str, sep: str | None) -> tuple[str, list[list[str]]]:
     """
     if sep is not None:
         return sep, _records(head, sep)
-    best, chosen, found = (-1, -1), ",", []
+    best, chosen, found = (-1, -1, -1), ",", []
     for candidate in SEPARATORS:
         records = _records(head, candidate)
         width = len(records[0]) if records else 0
-        fitting = sum(len(record) == width for record in records) if width > 1 else 0
-        if (fitting, width) > best:
-            best, chosen, found = (fitting, width), candidate, records
+        fitting = sum(len(record) == width for record in records[1:]) if width > 1 else 0
+        # Below a title all rows are wider than the first: then the rows decide.
+        wide = Counter(len(record) for record in records[1:] if len(record) > 1)
+        alike = 0 if fitting else max(wide.values(), default=0)
+        if (fitting, alike, width) > best:
+            best, chosen, found = (fitting, alike, width), candidate, records
     return chosen, found
 
 
@@ -304,10 +500,24 @@ def _records(head: str, sep: str) -> list[list[str]]:
     return records[:-1] if is_cut and len(records) > 1 else records
 
 
-def _has_decimal_commas(sep: str, records: list[list[str]]) -> bool:
-    cells = [cell.strip() for record in records for cell in record]
-    commas = any(DECIMAL_COMMA.fullmatch(cell) for cell in cells)
-    return sep != "," and commas and not any(DECIMAL_POINT.fullmatch(cell) for cell in cells)
+def _decimals(sep: str, records: list[list[str]]) -> tuple[str, Points | None, list[int]]:
+    """The sign before decimals, how points are meant if they may stand for thousands, and the columns with such points.
+
+    Where a comma stands before decimals, 1.500 is 1500, unless other numbers show that points stand there as well.
+    """
+    if sep == ",":
+        return ".", None, []
+    columns = [[cell.strip() for cell in column] for column in zip_longest(*records, fillvalue="")]
+    pointed = [[cell for cell in column if DECIMAL_POINT.fullmatch(cell)] for column in columns]
+    commas = any(DECIMAL_COMMA.fullmatch(cell) for column in columns for cell in column)
+    proof = any(not POINTED_THOUSANDS.fullmatch(cell) for column in pointed for cell in column)
+    if commas and not proof:
+        return ",", "thousands", []
+    places = [
+        place for place, column in enumerate(columns) if any(POINTED_THOUSANDS.fullmatch(cell) for cell in column)
+    ]
+    places = [place for place in places if all(POINTED_THOUSANDS.fullmatch(cell) for cell in pointed[place])]
+    return (".", "unclear", places) if places and commas == proof else (".", None, [])
 
 
 # ------------------------------------------------------------------------------------------------------- other kinds

@@ -22,8 +22,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from clustpsi.datasets.base import ClientIds, Dataset
 from clustpsi.datasets.files import check_file, check_header, reading, too_large, unpacked_limit, user_path
-from clustpsi.datasets.labels import Labels, Name, Parts, assign_parts, read_clients, read_labels
-from clustpsi.datasets.table_files import NEEDED, kind_of, read_table
+from clustpsi.datasets.labels import (
+    MAX_CLASSES,
+    Labels,
+    Name,
+    Parts,
+    assign_parts,
+    check_number,
+    column_names,
+    read_clients,
+    read_labels,
+)
+from clustpsi.datasets.table_files import NEEDED, POINTS, kind_of, read_table
 from clustpsi.errors import ClustPSIError, ClustPSIWarning
 from clustpsi.features import (
     ArrayFeatures,
@@ -44,7 +54,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_CATEGORIES = 50
-MAX_CLASSES = 1_000
 SMALL_TABLE = 2_000
 LENGTH = 100
 TOLD = 5  # omitted columns that are named one by one
@@ -128,7 +137,8 @@ def from_table(
             raise ClustPSIError(f"{path} is an NPZ file of arrays: sep, no_header, text and drop are for tables")
         return _from_npz(path, name or path.name, str(label), None if client is None else str(client), labels)
     if path is not None:
-        frame = read_table(path, sep=sep, no_header=no_header)
+        named = {str(each) for each in (label, client) if each is not None} | set(column_names(text))
+        frame = read_table(path, names=named, sep=sep, no_header=no_header)
     elif sep is None and not no_header:
         frame = cast("pd.DataFrame", table)
     else:
@@ -264,13 +274,16 @@ def _from_frame(
         columns |= {each: Column(each, "category") for each in like.categories}
         columns |= {each: Column(each, "unused") for each in rest if each not in columns}
     else:
-        typed = {each: read_column(frame[each], each, is_first=each == frame.columns[0]) for each in rest}
+        first, points = frame.columns[0], frame.attrs.get(POINTS)
+        typed = {each: read_column(frame[each], each, is_first=each == first, points=points) for each in rest}
         columns |= {each: column.column for each, column in typed.items()}
-        notes += _told(where, [column for column in typed.values() if isinstance(column, Omitted)])
+        omitted = _told(where, [column for column in typed.values() if isinstance(column, Omitted)])
         numbers = [column for column in typed.values() if isinstance(column, Numbers)]
         categories = [column for column in typed.values() if isinstance(column, Categories)]
         if not numbers and not categories:
-            raise ClustPSIError(f"{where} has no feature column besides {', '.join(map(repr, parts.columns))}")
+            why = "".join(f" ({note.removeprefix(f'{where}: ')})" for note in omitted)
+            raise ClustPSIError(f"{where} has no feature column besides {', '.join(map(repr, parts.columns))}{why}")
+        notes += omitted
         values = np.column_stack([np.empty((len(rows), 0)), *(column.values[rows] for column in numbers)])
         _refuse_infinite(values, [f"column {column.column.name!r}" for column in numbers], rows, where)
         made = _numbers(values, [(column.column.name, column.form) for column in numbers], categories, rows)
@@ -285,10 +298,8 @@ def _check_classes(labels: Labels, what: str, where: str, is_part: bool) -> None
     classes = len(labels.names)
     if classes < 2 and not is_part:
         raise ClustPSIError(f"{where}, {what} has {classes} different values: a label needs at least two")
-    if classes > MAX_CLASSES:
-        raise ClustPSIError(
-            f"{where}, {what} has {classes:,} different values: a label has at most {MAX_CLASSES:,} classes"
-        )
+    if not is_part or classes > MAX_CLASSES:
+        check_number(labels, what, where)
     counts = np.bincount(labels.codes)
     if counts.min() < 2 and not is_part:
         alone = int(counts.argmin())

@@ -93,7 +93,9 @@ class Omitted:
 Typed = Numbers | Categories | Omitted
 
 
-def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) -> Typed:
+def read_column(
+    values: "pd.Series[Any]", name: str, *, is_first: bool = False, points: written.Points | None = None
+) -> Typed:
     """Find out the kind of a column.
 
     Parameters
@@ -104,6 +106,8 @@ def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) 
         Its name, which may say that it identifies rows.
     is_first
         Whether it is the table's first column.  If that column counts the rows, it is an index saved with the table.
+    points
+        What points stand for in texts that are numbers, if the file says it.
 
     Examples
     --------
@@ -114,7 +118,8 @@ def read_column(values: "pd.Series[Any]", name: str, *, is_first: bool = False) 
     'identifier'
     """
     typed = _read_typed(values, name, is_first)
-    return _read_texts(values, name, is_declared=str(values.dtype) == "category") if typed is None else typed
+    is_declared = str(values.dtype) == "category"
+    return _read_texts(values, name, is_declared=is_declared, points=points) if typed is None else typed
 
 
 def _read_typed(values: "pd.Series[Any]", name: str, is_first: bool = False) -> Typed | None:
@@ -264,7 +269,9 @@ def _float(value: Any) -> float:
         return np.inf if value > 0 else -np.inf
 
 
-def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Typed:
+def _read_texts(
+    values: "pd.Series[Any]", name: str, *, is_declared: bool, points: written.Points | None = None
+) -> Typed:
     """Read a column of texts (or of true and false): as numbers or dates if they look so, else as categories."""
     import pandas as pd
 
@@ -272,16 +279,18 @@ def _read_texts(values: "pd.Series[Any]", name: str, *, is_declared: bool) -> Ty
     kinds = tuple(different.tolist())
     counts = np.bincount(codes[codes >= 0], minlength=len(kinds))
     if not is_declared:
-        if (found := written.numbers(kinds, counts)) is not None:
+        if (found := written.numbers(kinds, counts, points)) is not None:
             return _numbers(name, np.append(found.values, np.nan)[codes], found.style, found.form)
         if (found := written.dates(kinds, counts)) is not None:
             return _dates(name, np.append(found.values, np.nan)[codes], found.form)
     rows = f"{len(kinds):,} different values in {len(values):,} rows"
+    unclear = not is_declared and written.is_unclear_date(kinds)
+    why = "dates whose day and month cannot be told apart: write them like 2020-12-31" if unclear else ""
     if len(kinds) > MANY_KINDS and len(kinds) > 0.5 * len(values):
-        return Omitted(Column(name, "identifier", rows), may_be_text=True)
+        return Omitted(Column(name, "identifier", ", ".join(filter(None, [rows, why]))), may_be_text=not why)
     if len(kinds) == len(values) > 1 and is_id_name(name):
         return Omitted(Column(name, "identifier", rows))
-    column = Column(name, "category", _count(len(kinds), "kind"))
+    column = Column(name, "category", ", ".join(filter(None, [_count(len(kinds), "kind"), why])))
     if len(kinds) + (codes < 0).any() < 2:
         column = Column(name, "constant", repr(kinds[0][:LONGEST]) if kinds else "empty")
     return Categories(column, codes.astype(np.int32), kinds)

@@ -12,7 +12,7 @@ from clustpsi.features.base import Features, Fitted, Rows, Summary
 from clustpsi.features.exact import exact_sums, mean_and_deviation
 from clustpsi.features.kinds import Frequencies
 from clustpsi.features.quantiles import Counts
-from clustpsi.features.written import PLAIN, Form
+from clustpsi.features.written import GAPS, PLAIN, Form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -294,11 +294,18 @@ def _unlike(column: str, what: str) -> ClustPSIError:
 
 
 def _as_known(kinds: Kinds, column: CategoryColumn) -> Kinds:
-    """Categories under the names that they had when features were fitted."""
+    """Categories under the names that they had when features were fitted.
+
+    What a reader of files takes for a gap is a gap, unless it was a category then.
+    """
     from clustpsi.features.columns import known_name
 
     known = frozenset(column.kinds)
-    return Kinds(kinds.codes, tuple(known_name(name, known) for name in kinds.names))
+    names = tuple(known_name(name, known) for name in kinds.names)
+    is_gap = np.array([name in GAPS and name not in known for name in names] + [False], dtype=bool)
+    if is_gap.any():
+        return Kinds(np.where(is_gap[kinds.codes], np.int32(-1), kinds.codes), names)
+    return Kinds(kinds.codes, names)
 
 
 def _one_hot(kinds: Kinds, column: CategoryColumn) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,23 @@ from clustpsi.exact import exact_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
+#: What points in the numbers of a file stand for, where the file has numbers like 1.500: thousands if it has decimal
+#: commas and no other decimal points; unclear if it has both, or neither.
+Points = Literal["thousands", "unclear"]
+
 # What stands for a missing value wherever it occurs, in lower case.
 MARKS = frozenset(
     [
         *("", "?", "-", "--", "---", ".", "..", "...", "*", "na", "n/a", "n.a.", "nan", "nil", "none", "null", "nd"),
         *("n.d.", "#n/a", "#na", "#div/0!", "#ref!", "#value!", "missing", "unknown", "unk", "no data"),
         "not available",
+    ]
+)
+# Cells of files that are gaps in columns of categories, too; pandas has the same by default.
+GAPS = frozenset(
+    [
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A"),
+        *("NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
     ]
 )
 # Other marks must be few and rare, and the column must have more distinct numbers than codes do: 1, 2, 3, 4+ stays a
@@ -110,11 +121,12 @@ class Written:
     style: str = ""
 
 
-def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
+def numbers(texts: Sequence[str], counts: NDArray[np.int64], points: Points | None = None) -> Written | None:
     """The numbers that texts stand for.
 
     If all texts are plain numbers, the result is None: readers of files turn such texts into numbers, so those that
-    are still texts must be codes.  Numbers with leading zeros are codes as well.
+    are still texts must be codes.  Numbers with leading zeros are codes as well.  Only where ``points`` may stand for
+    thousands do readers leave plain numbers as texts.
 
     >>> numbers(["39", "?", "1,234"], np.array([5, 1, 1])).values.tolist()
     [39.0, nan, 1234.0]
@@ -122,6 +134,8 @@ def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     [10.5, 2.0]
     >>> numbers(["1", "2", "3", "4+"], np.array([9, 9, 9, 1])), numbers(["02139", "?"], np.array([9, 1]))
     (None, None)
+    >>> numbers(["999", "1.500"], np.array([1, 1]), "thousands").values.tolist()
+    [999.0, 1500.0]
     """
     if not _mostly(texts, AFFIXED):
         return None
@@ -131,6 +145,10 @@ def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     others = _matches(AFFIXED, texts, ~is_plain)
     bare = {place: match[1] + match[3] for place, match in others.items()}
     decimal_comma = any(DECIMAL_COMMA.fullmatch(text) and not THOUSANDS.fullmatch(text) for text in bare.values())
+    with_points = [place for place in np.flatnonzero(is_plain).tolist() if "." in texts[place]]
+    all_pointed = bool(with_points) and all(POINTED_THOUSANDS.fullmatch(texts[place].strip()) for place in with_points)
+    has_thousands = points == "thousands" and all_pointed
+    decimal_comma = decimal_comma or has_thousands
     if decimal_comma:
         bare |= {place: texts[place].strip() for place in np.flatnonzero(is_plain).tolist()}
     for place, text in bare.items():
@@ -140,9 +158,20 @@ def numbers(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
     affixes = {others[place][2] + others[place][4] for place in unusual} | ({""} if is_plain.any() else set())
     marks = _marks(texts, counts, known)
     is_code = any(CODE.fullmatch(text) for text in texts)
-    if marks is None or not (marks or unusual) or len(affixes) > 1 or is_code or np.unique(values[known]).size < 2:
+    if (
+        marks is None
+        or not (marks or unusual or points)
+        or len(affixes) > 1
+        or is_code
+        or np.unique(values[known]).size < 2
+    ):
         return None
     style = f"written like {texts[unusual[0]].strip()!r}" if unusual else ""
+    if has_thousands:
+        style = f"written like {texts[with_points[0]].strip()!r}, points before thousands"
+    elif points is not None and all_pointed and not decimal_comma:
+        shown = texts[with_points[0]].strip()
+        style = f"{shown!r} read as {float(shown):g}; if it means {shown.replace('.', '')}, write it so"
     return Written(values, Form(is_local=decimal_comma, marks=marks), style)
 
 
@@ -181,6 +210,19 @@ def dates(texts: Sequence[str], counts: NDArray[np.int64]) -> Written | None:
         values[place] = _day(match, day_first)
     marks = _marks(texts, counts, ~np.isnan(values))
     return None if marks is None else Written(values, Form(is_date=True, is_local=day_first, marks=marks))
+
+
+def is_unclear_date(texts: Sequence[str]) -> bool:
+    """Whether texts are dates of which none shows which number is the day and which the month.
+
+    >>> is_unclear_date(["01/02/1970", "02/01/1970"]), is_unclear_date(["31/01/1970"]), is_unclear_date(["x"])
+    (True, False, False)
+    """
+    known = [text for text in texts if text.strip().lower() not in MARKS]
+    found = _matches(YEAR_LAST, known, np.ones(len(known), dtype=bool)) if _mostly(texts, YEAR_LAST) else {}
+    return 0 < len(known) == len(found) and all(
+        match["sep"] != "." and int(match["one"]) <= 12 and int(match["two"]) <= 12 for match in found.values()
+    )
 
 
 def _iso_days(texts: Sequence[str]) -> NDArray[np.float64]:
