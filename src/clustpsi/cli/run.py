@@ -103,10 +103,6 @@ def command(
     if resume and fresh:
         raise ClustPSIError("--resume goes on with a run and --fresh starts it again: give one of them")
     columns = (*ALWAYS, *_more_scores(scores))
-    if report is not None:
-        from clustpsi.report.page import check_output
-
-        check_output(report)
     settings = {key: value for key, value in options.items() if key in SETTINGS}
     methods = chosen_methods(agg_method, {key: value for key, value in options.items() if key not in SETTINGS})
     seeds = parse_seeds(seeds_list)
@@ -115,6 +111,10 @@ def command(
     for method, count in Counter(config.agg_method for config in checked).items():
         if count > 1:
             raise ClustPSIError(f"--agg-method names {method} more than once: name each method once")
+    if report is not None:
+        from clustpsi.report.page import check_output
+
+        check_output(report, checked[0].files)
 
     # Imported here because pandas and JAX are slow to load, and neither --help nor a mistake needs them.
     from clustpsi.features.columns import describe

@@ -29,7 +29,7 @@ from clustpsi.report.look import GREY, MEASURE_LOOKS
 from clustpsi.report.tables import SCORES, Level, having, level_order, method_order, method_title
 from clustpsi.runs.config import Config
 from clustpsi.runs.frame import SETTINGS, check_comparable, dataset_name, read_runs, select
-from clustpsi.runs.store import RunFolder, write_csv
+from clustpsi.runs.store import RunFolder, inputs_beside, write_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,6 +77,9 @@ class Request:
     def store(self) -> Path:
         return self.runs or Path("runs")
 
+    def study_table(self, name: str) -> Path:
+        return (self.study or Path("study")) / f"{name}.csv"
+
     def levels(self, protocol: str, default: tuple[float, ...]) -> tuple[float, ...]:
         given = self.alphas if protocol == "dirichlet" else self.similarities
         return default if given is None else given
@@ -91,8 +94,15 @@ class Drawing:
     notes: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> Path:
-        """Write the figure, and a CSV with its data beside it; gives the path of the CSV."""
+        """Write the figure, and a CSV with its data beside it; gives the path of the CSV.
+
+        A CSV with other columns is hardly an earlier one of this figure: a note says that it is replaced.
+        """
         beside = path.with_suffix(".csv")
+        if beside.is_file():
+            with beside.open(errors="replace") as before:
+                if before.readline().rstrip() != ",".join(map(str, self.data)):
+                    self.notes.append(f"{beside} was there with other columns, and was replaced by this figure's data")
         with style.publication_style():
             style.save(self.figure, path)
         write_csv(beside, {str(key): self.data[key].tolist() for key in self.data})
@@ -123,14 +133,16 @@ def check_request(name: str, request: Request, output: Path | None = None) -> No
             )
     if output is not None:
         style.check_format(output)
-        inputs = [user_path(source) for source in (request.dataset, request.runs) if source is not None]
         for path in (output, output.with_suffix(".csv")):
-            check_writable(path)
-            if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
-                raise ClustPSIError(
-                    f"the figure's data goes beside it and would replace {path}, which it is made from: "
-                    "choose another --output"
-                )
+            check_writable(path, _inputs(kind, request, path))
+
+
+def _inputs(kind: "Kind", request: Request, output: Path) -> list[Path]:
+    """The files from which a figure is made and that the output could replace."""
+    if "study" in kind.takes:
+        return [request.study_table(name) for name in ("importances", "scores")]
+    files = [] if request.dataset is None else [user_path(request.dataset)]
+    return files + (inputs_beside(request.store, output) if "runs" in kind.takes else [])
 
 
 def _flag(option: str) -> str:
@@ -532,10 +544,10 @@ def _shown(data: pd.DataFrame) -> str:
 
 def _importances(request: Request) -> Drawing:
     """What each measure tells about the level, by model: its importance among all (above) and its R2 alone (below)."""
-    folder = request.study or Path("study")
     try:
-        importances, scores = (read_exact_csv(folder / f"{name}.csv") for name in ("importances", "scores"))
+        importances, scores = (read_exact_csv(request.study_table(name)) for name in ("importances", "scores"))
     except OSError:
+        folder = request.study_table("importances").parent
         raise ClustPSIError(
             f"{folder} holds no study: make one with clustpsi study metrics --output {folder}"
         ) from None

@@ -9,7 +9,7 @@ import base64
 import gzip
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -88,11 +88,11 @@ class Drawn:
         return Figure(name, title, caption, chart["layout"]["height"])
 
 
-def check_output(path: Path) -> None:
-    """Raise, before any work, if the report cannot be written or its name is not that of an HTML file."""
+def check_output(path: Path, made_from: Iterable[Path] = ()) -> None:
+    """Raise, before any work, if the report cannot be written, replaces an input, or is not called an HTML file."""
     if path.suffix.lower() not in SUFFIXES:
         raise ClustPSIError(f"{path}: a report is an HTML file; end its name with .html")
-    check_writable(path)
+    check_writable(path, made_from)
 
 
 def write_report(path: Path, page: str) -> None:

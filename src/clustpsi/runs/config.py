@@ -180,6 +180,12 @@ class Config:
         }
 
     @property
+    def files(self) -> list[Path]:
+        """The user's own files that the run reads."""
+        names = (self.dataset if is_file_name(self.dataset) else None, self.word_vectors, self.start_from)
+        return [user_path(name) for name in names if name is not None]
+
+    @property
     def cell(self) -> dict[str, Any]:
         """The settings that all methods of a comparison share."""
         return {key: value for key, value in vars(self).items() if key != "agg_method"}
