@@ -301,3 +301,13 @@ def test_finding_47_the_search_can_be_chosen(tmp_path: Path, capsys: pytest.Capt
         assert clustpsi("diagnose", str(tmp_path / "counts.csv"), "--psi-search", search, "--json") == 0
         scores.append(json.loads(capsys.readouterr().out)["silhouette"]["2"])
     assert scores[0] > scores[1] + 0.005
+
+
+def test_parameters_that_the_clustering_does_not_have_or_allow_are_named() -> None:
+    for wrong, message in (
+        ({"feature": "psi"}, "unknown parameter of the clustering 'feature': did you mean 'features'"),
+        ({"random_state": -1}, "random_state must be a whole number from 0"),
+        ({"n_clusters": True}, "n_clusters must be 'auto' or a whole number"),
+    ):
+        with pytest.raises(ClustPSIError, match=message):
+            diagnose([[9, 1], [1, 9], [5, 5]], **wrong)
