@@ -168,5 +168,5 @@ def test_an_input_is_never_replaced_by_what_is_made_from_it(link: Callable[[Path
     link(other, path)
     check_writable(tmp_path / "out.csv", [path, other, tmp_path / "nosuch", tmp_path / ("x" * 300)])
     for output in (path, other, tmp_path / "." / "in.csv"):
-        with pytest.raises(ClustPSIError, match="would replace .* which it is made from"):
+        with pytest.raises(ClustPSIError, match=r"would replace .* which it is made from"):
             check_writable(output, [path])

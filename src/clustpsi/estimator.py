@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.tables import from_arrays, from_table
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, in_python
 from clustpsi.runs.cell import open_cell
 from clustpsi.runs.config import Config
 from clustpsi.runs.course import Course
@@ -134,15 +134,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dataset = _dataset(rows, pd.Series(labels, name=getattr(y, "name", None)), clients)
         if len(self.classes_) != dataset.num_classes:
             raise ClustPSIError("two classes have the same name: those that are written alike must be one")
-        config = self._config(dataset)
-        cell = open_cell(config, dataset=dataset, workers=self.workers)
-        try:
-            course = Course(config, cell)
-            course.start()
-            while not course.is_over:
-                course.round()
-        finally:
-            cell.server.close()
+        with in_python(agg_method="method", seed="random_state"):
+            course = self._train(dataset)
         self.model_: SavedModel = course.saved()
         names, clusters = self.model_.client_names, self.model_.clusters
         given = {} if clients is None else {str(client): client for client in pd.unique(np.asarray(clients)).tolist()}
@@ -224,6 +217,18 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, list | tuple | np.ndarray | pd.Series) and len(X) and isinstance(next(iter(X)), str):
             return np.array(X, dtype=object)
         return validate_data(self, X, reset=reset, allow_nd=True, ensure_all_finite="allow-nan")
+
+    def _train(self, dataset: Dataset) -> Course:
+        config = self._config(dataset)
+        cell = open_cell(config, dataset=dataset, workers=self.workers)
+        try:
+            course = Course(config, cell)
+            course.start()
+            while not course.is_over:
+                course.round()
+        finally:
+            cell.server.close()
+        return course
 
     def _config(self, dataset: Dataset) -> Config:
         state = self.random_state

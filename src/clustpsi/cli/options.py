@@ -11,7 +11,7 @@ from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import MethodSpec, as_text, method_types, parameters_of
 from clustpsi.methods.base import Method, bounds
-from clustpsi.runs.config import Config
+from clustpsi.runs.config import Config, listed_methods
 
 METHOD_PANEL = "Parameters of methods"
 PAPER = "paper"  # the preset with the default values
@@ -161,12 +161,7 @@ def chosen_methods(asked: str | Sequence[str], parameters: dict[str, Any]) -> li
         inner = MethodSpec.parse(given["inner"])
         inner.build()
         given |= {"inner": inner.name, **inner.values}
-    listed = asked.split(",") if isinstance(asked, str) else asked
-    specs = [MethodSpec.parse(each) for each in listed if each.strip()]
-    if specs == [MethodSpec("all")]:
-        specs = [MethodSpec(name) for name in method_types()]
-    if not specs:
-        raise ClustPSIError("--agg-method is empty: name at least one method, or all")
+    specs = listed_methods(asked)
     used: set[str] = set()
     chosen = []
     for spec in specs:
