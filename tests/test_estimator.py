@@ -115,6 +115,9 @@ def test_every_client_gets_its_own_model() -> None:
     assert np.abs(proba - fitted.predict_proba(X, clients="1")).max() > 0.5
     np.testing.assert_array_equal(proba, fitted.predict_proba(X, clients=["0"] * len(X)))
     np.testing.assert_array_equal(proba, fitted.predict_proba(X, clients=[0] * len(X)))
+    np.testing.assert_array_equal(proba, fitted.predict_proba(X, clients=0))
+    with pytest.raises(ClustPSIError, match=r"^the data has no rows$"):
+        fitted.predict(X[:0], clients=clients[:0])
     assert fitted.score(X, y, clients=clients) > fitted.score(X, y) + 0.05
 
 

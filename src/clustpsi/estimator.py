@@ -1,7 +1,7 @@
 """A federation behind scikit-learn's interface: rows, labels and whose rows they are go in, a classifier comes out."""
 
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, Self
 
 import numpy as np
@@ -156,12 +156,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X
             As for :meth:`fit`.
         clients
-            Each row's client, or one client for all rows.  By default, rows are predicted as those of a client with
-            the federation's label mix.
+            Each row's client, or the name or number of one client for all rows.  By default, rows are predicted as
+            those of a client with the federation's label mix.
         counts
-            Label counts of clients that :meth:`fit` did not see, one row per client and one column per class.  They
-            decide which model such a client uses.  Without them it is taken for a client with the federation's label
-            mix, with a warning.
+            Label counts of clients that :meth:`fit` did not see: a data frame with one row per client, named by its
+            index, and one column per class, or a mapping from names to counts.  They decide which model such a client
+            uses.  Without them it is taken for a client with the federation's label mix, with a warning.
         """
         codes: NDArray[Any] = self._use("predict_codes", X, clients, counts)
         classes: NDArray[Any] = self.classes_[codes]
@@ -198,7 +198,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = self._check_rows(X, reset=False)
         if clients is None:
             counts = self.model_.newcomers.federation
-        elif isinstance(clients, str):
+        elif isinstance(clients, str | Number):  # never the name of a column
             clients = np.full(len(rows), clients, dtype=object)
         return getattr(self.model_, what)(rows, clients, counts=counts)
 

@@ -74,6 +74,9 @@ def command(
     Files may be of any size. For a new client, one that was not in the federation, its label counts choose the model.
     """
     told = notes(quiet)
+    for flag, name in (("--client", client), ("--label", label), ("--text", text)):
+        if name is not None and not name.strip():
+            raise ClustPSIError(f"{flag} is empty: give it a value, or leave it away")
     given = [user_path(path) for path in (rows, model, model / MODEL, counts) if path is not None]
     writer = _writer_for(output, given)
     if label is not None and ignore_label:
@@ -116,7 +119,8 @@ def _tell(prediction: "FilePrediction", output: Path | None, tell: Callable[...,
     """Print the outcome in a line or two; accuracy goes to standard output, unless the predictions go there."""
     tally: Tally = prediction.tally
     if tally.strange:
-        tell(f"note: {counted(tally.strange, 'row')} have a label that is no class of the model", style="yellow")
+        have = "has" if tally.strange == 1 else "have"
+        tell(f"note: {counted(tally.strange, 'row')} {have} a label that is no class of the model", style="yellow")
     placed = tally.new - tally.without - {""}
     if placed:
         shown = ", ".join(repr(name) for name in sorted(placed)[:SHOWN]) + (", ..." if len(placed) > SHOWN else "")
