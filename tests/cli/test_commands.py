@@ -196,3 +196,9 @@ def test_a_preset_sets_what_is_not_said_otherwise(capsys: pytest.CaptureFixture[
     assert chosen_methods("clust_psi_pfl", {"preset": "paper"}) == ["clust_psi_pfl"]
     assert clustpsi("run", "--preset", "papper", "--output", str(tmp_path / "none")) == 2
     assert "unknown preset 'papper': did you mean 'paper'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mistyped", [["tabel"], ["table", "costs"], ["run", "--ouput", "x"], ["federation", "nod"]])
+def test_what_was_meant_is_asked_once(mistyped: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert clustpsi(*mistyped) == 2
+    assert capsys.readouterr().err.lower().count("did you mean") == 1
