@@ -109,10 +109,11 @@ def method_options() -> list[inspect.Parameter]:
         _option("inner", str | None, None, inner, METHOD_PANEL, method_types()),
     ]
     for name, (plain, owners) in found.items():
-        of = ", ".join(f"{kind.name}{'' if each.default is None else f' {each.default}'}" for kind, each in owners)
+        of = ", ".join(
+            f"{kind.name}{'' if each.default is None else f' {as_text(each.default)}'}" for kind, each in owners
+        )
         parameter = owners[0][1]
-        off = ", ".join(f"{kind.name}:{name}=false" for kind, each in owners if each.default is True)
-        help = f"{of}: {_help(parameter)}{off and f' (off: {off})'}"
+        help = f"{of}: {_help(parameter)}"
         options.append(_option(name, plain | None, None, help, METHOD_PANEL, parameter.metadata["choices"]))
     return options
 
@@ -137,9 +138,11 @@ def _help(parameter: "Field[Any]") -> str:
 def _option(
     name: str, annotation: Any, default: Any, help: str, panel: str | None, offered: Iterable[str]
 ) -> inspect.Parameter:
+    flag = name.replace("_", "-")
     declared = typer.Option(
         default,
-        "--" + name.replace("_", "-"),
+        # None is neither on nor off: a parameter that is on unless somebody says otherwise needs both.
+        f"--{flag}/--no-{flag}" if annotation == bool | None else f"--{flag}",
         help=help,
         rich_help_panel=panel,
         show_default=default is not None,
