@@ -47,10 +47,10 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        if getattr(error, "possibilities", None):  # Click will name them; Typer may have done so already
-            error.message = error.message.partition(" Did you mean ")[0]
         said = error.format_message()
-        if said == printable(said):
+        if getattr(error, "possibilities", None) and " Did you mean " in error.message:
+            said = error.message  # Typer's suggestion, which Click would repeat
+        elif said == printable(said):
             raise
         raise click.UsageError(printable(said), error.ctx) from None
 

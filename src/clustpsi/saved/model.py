@@ -266,7 +266,7 @@ class SavedModel:
     def _counts_row(self, own: Any) -> NDArray[np.int64]:
         import pandas as pd
 
-        lists = list | tuple | np.ndarray
+        lists: tuple[type, ...] = (list, tuple, np.ndarray)
         if isinstance(own, lists) and any(isinstance(each, lists) for each in np.atleast_1d(np.asarray(own, object))):
             raise ClustPSIError(NAMELESS)
         table = self.counts_table(pd.DataFrame([own]) if isinstance(own, Mapping) else [own])
