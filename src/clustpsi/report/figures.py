@@ -4,7 +4,7 @@ Figures of skew, silhouettes, numbers of clusters and partitions need only label
 from a store of runs, importances from the tables of ``clustpsi study metrics``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from clustpsi.experiments.study_axes import MEASURES, STUDY_LEVELS
 from clustpsi.experiments.study_partitions import draw_counts
 from clustpsi.federation import build_federation
 from clustpsi.files import check_writable
-from clustpsi.methods import short_spec
 from clustpsi.paper import DATASETS, SEEDS
 from clustpsi.report import style
 from clustpsi.report.look import GREY, MEASURE_LOOKS
@@ -396,7 +395,7 @@ def _accuracy(protocol: str) -> Callable[[Request], Drawing]:
             for method, shift in zip(methods, np.linspace(-0.2, 0.2, len(methods)), strict=True):
                 line = part[part["agg_method"] == method].sort_values("level")
                 x = [levels.index(level) + shift for level in line["level"]]  # side by side
-                look = _method_look(method)
+                look = _method_look(method, methods)
                 axes.errorbar(x, line["mean"], yerr=line["std"], elinewidth=0.5, capsize=1.2, capthick=0.5, **look)
             if len(central) and not SCORES[score].of_clients:
                 axes.axhline(central.mean(), label="centralized", **CENTRALIZED)
@@ -420,15 +419,15 @@ def _local_ecdf(request: Request) -> Drawing:
         return in_last[["client", "accuracy"]].dropna()
 
     data = _from_folders(runs, request, last, notes)
-    kinds = level_order(data["kind"])
+    kinds, methods = level_order(data["kind"]), method_order(data["agg_method"].unique())
     figure, panels, columns = _grid(len(kinds))
     for kind, axes in zip(kinds, panels, strict=False):
         part = data[_is(data["kind"], kind)]
-        for i, method in enumerate(method_order(data["agg_method"].unique())):
+        for i, method in enumerate(methods):
             values = np.sort(part.loc[part["agg_method"] == method, "accuracy"].to_numpy())
             if not values.size:
                 continue
-            look = _method_look(method) | {
+            look = _method_look(method, methods) | {
                 "drawstyle": "steps-post",
                 "markevery": (0.02 + 0.015 * i, 0.25),
                 "markersize": 3.5,
@@ -483,7 +482,7 @@ def _rounds(request: Request) -> Drawing:
             line = curves[_is(curves["kind"], kind) & (curves["agg_method"] == method)].sort_values("round")
             if line.empty:
                 continue
-            look = _method_look(method) | {"markevery": (0.02 + 0.015 * i, 0.25), "markersize": 3.5}
+            look = _method_look(method, methods) | {"markevery": (0.02 + 0.015 * i, 0.25), "markersize": 3.5}
             axes.plot(line["round"], line["mean"], **look)
             low, high = line["mean"] - line["std"], line["mean"] + line["std"]
             axes.fill_between(line["round"], low, high, color=look["color"], alpha=0.12, linewidth=0)
@@ -628,8 +627,8 @@ def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
     return runs.assign(method=method.loc[runs.index], kind=kind).reset_index(drop=True), problems
 
 
-def _method_look(spec: str) -> dict[str, Any]:
-    return {"label": style.plain(method_title(spec), most=60), **style.method_style(short_spec(spec))}
+def _method_look(spec: str, among: Iterable[str]) -> dict[str, Any]:
+    return {"label": style.plain(method_title(spec), most=60), **style.method_style(spec, among)}
 
 
 def _panels(
