@@ -374,6 +374,12 @@ def test_new_clients_are_compared_with_the_fitted_federation() -> None:
         ({"search": "plane"}, "unknown search 'plane': did you mean 'plain'"),
         ({"n_init": 0}, "n_init must be a whole number of at least 1, not 0"),
         ({"max_clusters": 1}, "max_clusters must be a whole number of at least 2, not 1"),
+        ({"n_clusters": True}, "whole number from 1 to 6, the number of clients, not True"),
+        ({"n_init": True}, "n_init must be a whole number of at least 1, not True"),
+        ({"min_wpsi": "a"}, "min_wpsi must be a number of at least 0 or None, not 'a'"),
+        ({"min_clarity": -1}, "min_clarity must be a number of at least 0 or None, not -1"),
+        ({"random_state": -1}, "random_state must be a whole number from 0 to 4,294,967,295, .* not -1"),
+        ({"random_state": "a"}, "random_state must be .* not 'a'"),
         ({"sample_size": None}, "sample_size must be a whole number of at least 2, not None"),
     ],
 )

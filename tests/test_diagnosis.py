@@ -462,3 +462,13 @@ def test_measured_numbers_are_no_labels_in_diagnose_as_in_run(tmp_path: Path) ->
 def test_names_fit_the_counts(names: dict[str, list[str]], sentence: str) -> None:
     with pytest.raises(ClustPSIError, match=sentence):
         diagnose([[1, 2], [3, 4]], **names)  # type: ignore[arg-type]
+
+
+def test_parameters_that_the_clustering_does_not_have_or_allow_are_named() -> None:
+    for wrong, message in (
+        ({"feature": "psi"}, "unknown parameter of the clustering 'feature': did you mean 'features'"),
+        ({"random_state": -1}, "random_state must be a whole number from 0"),
+        ({"n_clusters": True}, "n_clusters must be 'auto' or a whole number"),
+    ):
+        with pytest.raises(ClustPSIError, match=message):
+            diagnose([[9, 1], [1, 9], [5, 5]], **wrong)

@@ -115,6 +115,9 @@ def test_every_client_gets_its_own_model() -> None:
     assert np.abs(proba - fitted.predict_proba(X, clients="1")).max() > 0.5
     np.testing.assert_array_equal(proba, fitted.predict_proba(X, clients=["0"] * len(X)))
     np.testing.assert_array_equal(proba, fitted.predict_proba(X, clients=[0] * len(X)))
+    np.testing.assert_array_equal(proba, fitted.predict_proba(X, clients=0))
+    with pytest.raises(ClustPSIError, match=r"^the data has no rows$"):
+        fitted.predict(X[:0], clients=clients[:0])
     assert fitted.score(X, y, clients=clients) > fitted.score(X, y) + 0.05
 
 
@@ -234,10 +237,16 @@ def test_folds_of_clients_predict_for_clients_that_were_not_there() -> None:
     [
         ({"method": "fedavgg"}, "did you mean 'fedavg'"),
         ({"model": "lgistic"}, "did you mean 'logistic'"),
-        ({"comm_rounds": 0}, "comm-rounds must be a number at least 1"),
-        ({"split": "half"}, "split must be one of"),
-        ({"partitioner": "dirichlt"}, "partitioner must be one of"),
-        ({"random_state": -1}, "seed must be a number at least 0"),
+        ({"comm_rounds": 0}, "^comm_rounds must be a number at least 1"),
+        ({"comm_rounds": 2.5}, "^comm_rounds must be a whole number, not 2.5"),
+        ({"method": 3}, "^method must be a text, not 3"),
+        ({"lr": True}, "^lr must be a number, not True"),
+        ({"workers": 1.5}, "^workers must be a whole number, not 1.5"),
+        ({"workers": 0}, "^workers must be a number at least 1, not 0"),
+        ({"non_iid_param": 7}, "^non_iid_param 7 contradicts partitioner iid"),
+        ({"split": "half"}, "^split must be one of"),
+        ({"partitioner": "dirichlt"}, "^partitioner must be one of"),
+        ({"random_state": -1}, "^random_state must be a number at least 0"),
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,14 @@ def test_files_are_on_the_disk_before_they_have_their_name_and_a_group_keeps_its
             write_atomically(tmp_path / name, lambda file: file.write(b"z"))
         assert synced[4:] == [".tmp", ".tmp"]
     assert synced[4:] == [".tmp", ".tmp", ""]
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_an_input_is_never_replaced_by_what_is_made_from_it(link: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    path, other = tmp_path / "in.csv", tmp_path / "other.csv"
+    path.write_text("rows")
+    link(other, path)
+    check_writable(tmp_path / "out.csv", [path, other, tmp_path / "nosuch", tmp_path / ("x" * 300)])
+    for output in (path, other, tmp_path / "." / "in.csv"):
+        with pytest.raises(ClustPSIError, match=r"would replace .* which it is made from"):
+            check_writable(output, [path])

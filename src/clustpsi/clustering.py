@@ -5,8 +5,8 @@ The paper's procedure tries every number of clusters j = 2..K-1; :mod:`clustpsi.
 
 import warnings
 from collections.abc import Sequence
-from numbers import Integral
-from typing import Any, Literal, Self
+from numbers import Integral, Real
+from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -133,8 +133,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
     def fit(self, counts: ArrayLike, y: object = None) -> Self:
         """Cluster clients by their label counts (clients x classes); `y` is ignored."""
         table = self._check_counts(counts, reset=True)
-        self._check_parameters(len(table))
-        rng = check_random_state(self.random_state)
+        rng = self._check_parameters(len(table))
 
         self.reference_: Floats = table.sum(axis=0) / table.sum()
         features, self.psi_ = psi_features(table, self.features, self.smoothing, self.epsilon, self.reference_)
@@ -231,7 +230,8 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
         except ValueError as error:
             raise ClustPSIError(str(error)) from error
 
-    def _check_parameters(self, clients: int) -> None:
+    def _check_parameters(self, clients: int) -> np.random.RandomState:
+        """Raise for parameters that cannot be; gives the generator that `random_state` stands for."""
         if self.features not in FEATURES:
             raise unknown_name("features", self.features, FEATURES)
         if self.search not in SEARCHES:
@@ -242,11 +242,21 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
             ("max_clusters", self.max_clusters, 2),
         ):
             optional = name == "max_clusters" and value is None
-            if not (optional or (isinstance(value, Integral) and value >= least)):
+            if not (optional or (_is_whole(value) and value >= least)):
                 raise ClustPSIError(f"{name} must be a whole number of at least {least}, not {value!r}")
-        if self.n_clusters == "auto":
-            return
-        if not (isinstance(self.n_clusters, Integral) and 1 <= self.n_clusters <= clients):
+        for name, limit in (("min_wpsi", self.min_wpsi), ("min_clarity", self.min_clarity)):
+            if not (limit is None or (isinstance(limit, Real) and not isinstance(limit, bool) and limit >= 0)):
+                raise ClustPSIError(f"{name} must be a number of at least 0 or None, not {limit!r}")
+        try:
+            rng: np.random.RandomState = check_random_state(self.random_state)
+        except ValueError as error:
+            raise ClustPSIError(
+                f"random_state must be a whole number from 0 to 4,294,967,295, a RandomState or None, "
+                f"not {self.random_state!r}"
+            ) from error
+        if isinstance(self.n_clusters, str) and self.n_clusters == "auto":
+            return rng
+        if not (_is_whole(self.n_clusters) and 1 <= self.n_clusters <= clients):
             raise ClustPSIError(
                 f"n_clusters must be 'auto' or a whole number from 1 to {clients}, the number of clients, "
                 f"not {self.n_clusters!r}"
@@ -256,6 +266,7 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
                 f"the clusters of {clients} clients are found on a sample of {self.sample_size}, which has no "
                 f"{self.n_clusters} clusters: ask for at most {self.sample_size}, or raise sample_size of PSIClustering"
             )
+        return rng
 
     def _candidates(self, clients: int) -> Sequence[int]:
         """Numbers of clusters to try; none means that all clients stay together."""
@@ -286,6 +297,10 @@ class PSIClustering(TransformerMixin, ClusterMixin, BaseEstimator):  # type: ign
             features, _ = psi_features(drawn, self.features, self.smoothing, self.epsilon, self.reference_)
             silhouettes.append(silhouette_score((features - self.mean_) / self.scale_, labels))
         return float(np.mean(silhouettes))
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _settle(points: Floats, weights: NDArray[np.int64], labels: Labels) -> tuple[Labels, Floats]:

@@ -228,7 +228,11 @@ def diagnose(
     if np.count_nonzero(table.sum(axis=0)) < 2:
         raise ClustPSIError("all samples have the same label: with one class there is no label skew to measure")
     if preset not in CLUSTERING:
-        raise unknown_name("preset", preset, CLUSTERING)
+        raise unknown_name("preset", str(preset), CLUSTERING)
+    known = PSIClustering().get_params()
+    for key in clustering:
+        if key not in known:
+            raise unknown_name("parameter of the clustering", key, known)
     model = PSIClustering(**{"random_state": 0, **CLUSTERING[preset], **clustering}).fit(table)
     kind: dict[str, Any] = {"smoothing": model.smoothing, "epsilon": model.epsilon}
     return Diagnosis(

@@ -1,7 +1,9 @@
 """Errors are part of the interface: each message is one sentence that says what is wrong and what would be right."""
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
 
 class ClustPSIError(ValueError):
@@ -14,6 +16,33 @@ class InfeasiblePartition(ClustPSIError):
 
 class ClustPSIWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
+
+
+_OPTION = re.compile(r"`[^`]*`|(?<![^\s(])--([a-z]+(?:-[a-z]+)*)(?: \((\w+=True) in Python\))?")
+
+
+@contextlib.contextmanager
+def in_python(**other: str) -> Iterator[None]:
+    """Errors within name arguments instead of options of the command line; ``other`` are those with other names.
+
+    >>> with in_python(agg_method="methods"):
+    ...     raise ClustPSIError("--agg-method and --num-clients are wrong: see `clustpsi run --help`")
+    Traceback (most recent call last):
+        ...
+    clustpsi.errors.ClustPSIError: methods and num_clients are wrong: see `clustpsi run --help`
+    """
+
+    def name(option: re.Match[str]) -> str:
+        if option[1] is None:  # a command line
+            return option[0]
+        plain = option[1].replace("-", "_")
+        return option[2] or other.get(plain, plain)
+
+    try:
+        yield
+    except ClustPSIError as error:
+        error.args = (_OPTION.sub(name, str(error)), *error.args[1:])
+        raise
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ClustPSIError:

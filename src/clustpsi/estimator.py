@@ -1,7 +1,7 @@
 """A federation behind scikit-learn's interface: rows, labels and whose rows they are go in, a classifier comes out."""
 
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from clustpsi.datasets.base import Dataset
 from clustpsi.datasets.tables import from_arrays, from_table
-from clustpsi.errors import ClustPSIError
+from clustpsi.errors import ClustPSIError, in_python
 from clustpsi.runs.cell import open_cell
 from clustpsi.runs.config import Config
 from clustpsi.runs.course import Course
@@ -134,15 +134,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dataset = _dataset(rows, pd.Series(labels, name=getattr(y, "name", None)), clients)
         if len(self.classes_) != dataset.num_classes:
             raise ClustPSIError("two classes have the same name: those that are written alike must be one")
-        config = self._config(dataset)
-        cell = open_cell(config, dataset=dataset, workers=self.workers)
-        try:
-            course = Course(config, cell)
-            course.start()
-            while not course.is_over:
-                course.round()
-        finally:
-            cell.server.close()
+        with in_python(agg_method="method", seed="random_state"):
+            course = self._train(dataset)
         self.model_: SavedModel = course.saved()
         names, clusters = self.model_.client_names, self.model_.clusters
         given = {} if clients is None else {str(client): client for client in pd.unique(np.asarray(clients)).tolist()}
@@ -163,12 +156,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X
             As for :meth:`fit`.
         clients
-            Each row's client, or one client for all rows.  By default, rows are predicted as those of a client with
-            the federation's label mix.
+            Each row's client, or the name or number of one client for all rows.  By default, rows are predicted as
+            those of a client with the federation's label mix.
         counts
-            Label counts of clients that :meth:`fit` did not see, one row per client and one column per class.  They
-            decide which model such a client uses.  Without them it is taken for a client with the federation's label
-            mix, with a warning.
+            Label counts of clients that :meth:`fit` did not see: a data frame with one row per client, named by its
+            index, and one column per class, or a mapping from names to counts.  They decide which model such a client
+            uses.  Without them it is taken for a client with the federation's label mix, with a warning.
         """
         codes: NDArray[Any] = self._use("predict_codes", X, clients, counts)
         classes: NDArray[Any] = self.classes_[codes]
@@ -205,7 +198,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = self._check_rows(X, reset=False)
         if clients is None:
             counts = self.model_.newcomers.federation
-        elif isinstance(clients, str):
+        elif isinstance(clients, str | Number):  # never the name of a column
             clients = np.full(len(rows), clients, dtype=object)
         return getattr(self.model_, what)(rows, clients, counts=counts)
 
@@ -224,6 +217,18 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, list | tuple | np.ndarray | pd.Series) and len(X) and isinstance(next(iter(X)), str):
             return np.array(X, dtype=object)
         return validate_data(self, X, reset=reset, allow_nd=True, ensure_all_finite="allow-nan")
+
+    def _train(self, dataset: Dataset) -> Course:
+        config = self._config(dataset)
+        cell = open_cell(config, dataset=dataset, workers=self.workers)
+        try:
+            course = Course(config, cell)
+            course.start()
+            while not course.is_over:
+                course.round()
+        finally:
+            cell.server.close()
+        return course
 
     def _config(self, dataset: Dataset) -> Config:
         state = self.random_state

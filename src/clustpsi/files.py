@@ -10,7 +10,7 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -98,8 +98,9 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
 
 
-def check_writable(path: Path) -> None:
-    """Raise where :func:`write_atomically` could not write, before any work is done for it."""
+def check_writable(path: Path, made_from: Iterable[Path] = ()) -> None:
+    """Raise, before any work, where :func:`write_atomically` could not write or would destroy an input."""
+    check_no_input(path, made_from)
     with writing(path):
         mode = _mode(path)
         if mode is not None and stat.S_ISDIR(mode):
@@ -113,6 +114,16 @@ def check_writable(path: Path) -> None:
             writable = os.access(target.parent, os.W_OK | os.X_OK)
         if not writable:
             raise ClustPSIError(f"cannot write {path}: permission denied")
+
+
+def check_no_input(path: Path, made_from: Iterable[Path]) -> None:
+    """Raise if a file to be written is, by whatever name, one of the files that it is made from."""
+    for source in made_from:
+        same = False
+        with contextlib.suppress(OSError):  # such as a name that is too long, which whoever opens it will say
+            same = path.is_file() and source.is_file() and path.samefile(source)
+        if same:
+            raise ClustPSIError(f"this would replace {path}, which it is made from: choose another name for the output")
 
 
 def is_unfinished(path: Path) -> bool:

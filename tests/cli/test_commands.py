@@ -14,7 +14,7 @@ import pytest
 
 from clustpsi.cli import run
 from clustpsi.cli.app import program
-from clustpsi.methods import method_types
+from clustpsi.methods import method_types, parameters_of, short_spec
 from helpers import clustpsi
 
 ROOT = Path(__file__).parents[2]
@@ -196,3 +196,25 @@ def test_a_preset_sets_what_is_not_said_otherwise(capsys: pytest.CaptureFixture[
     assert chosen_methods("clust_psi_pfl", {"preset": "paper"}) == ["clust_psi_pfl"]
     assert clustpsi("run", "--preset", "papper", "--output", str(tmp_path / "none")) == 2
     assert "unknown preset 'papper': did you mean 'paper'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mistyped", [["tabel"], ["table", "costs"], ["run", "--ouput", "x"], ["federation", "nod"]])
+def test_what_was_meant_is_asked_once(mistyped: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert clustpsi(*mistyped) == 2
+    assert capsys.readouterr().err.lower().count("did you mean") == 1
+
+
+def test_what_is_on_or_off_by_default_can_be_switched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {name for each in program().commands["sweep"].params for name in (*each.opts, *each.secondary_opts)}
+    for kind in method_types().values():
+        for name, plain in parameters_of(kind).items():
+            flag = name.replace("_", "-")
+            assert plain is not bool or {f"--{flag}", f"--no-{flag}"} <= options
+    command = ["run", *QUICK, "--comm-rounds=1", "--seeds-list=0", "--output", str(tmp_path), "--json", "--quiet"]
+    for flags, name in (
+        (["--no-personal", "--server-opt-on-buffers"], "prior_pfl:server_opt_on_buffers=true:personal=false"),
+        (["--personal", "--no-server-opt-on-buffers"], "prior_pfl"),
+    ):
+        assert clustpsi(*command, "--agg-method=prior_pfl", *flags) == 0
+        (row,) = json.loads(capsys.readouterr().out)["methods"]
+        assert short_spec(row["method"]) == name

@@ -13,6 +13,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from clustpsi import SavedModel, load_model
+from clustpsi.errors import ClustPSIError
 from clustpsi.saved import rows as saved_rows
 from clustpsi.skew import check_counts
 from helpers import clustpsi
@@ -382,3 +383,59 @@ def test_describe_fits_a_screen_and_names_what_matters(
     assert [each["client"] for each in told["clients"]] == list(model.client_names)
     assert told["clients"][0]["counts"] == dict(zip(SPECIES, model.label_counts[0].tolist(), strict=True))
     assert told["features"] == model.features.as_dict()
+
+
+def test_a_client_may_be_called_by_its_number(model: SavedModel) -> None:
+    frame = birds(1, 20)
+    expected = model.predict_proba(frame, "7").tolist()
+    for number in (7, 7.0, np.int64(7)):
+        assert model.predict_proba(frame, number).tolist() == expected
+    columns = frame.assign(**{"3": frame["site"]}).rename(columns={"3": 3})
+    assert model.predict(columns, 3).tolist() == model.predict(frame, "site").tolist()  # the name of a column
+    for nobody in ("", " "):
+        with pytest.raises(ClustPSIError, match="the name of the client is empty"):
+            model.predict(frame, nobody)
+
+
+def test_label_counts_of_several_clients_need_their_names(model: SavedModel) -> None:
+    frame, new = birds(1, 4), ["a", "b", "a", "b"]
+    for wrong in ([[5, 0, 1], [0, 5, 1]], [[5, 0, 1]], np.array([[5, 0, 1]]), [5, 0, 1]):
+        with pytest.raises(ClustPSIError, match=r"give a data frame with one row per client, .* or a mapping"):
+            model.predict(frame, new, counts=wrong)
+    with pytest.raises(ClustPSIError, match="give a data frame"):
+        model.predict(frame, "a", counts=[[5, 0, 1]])
+    named = pd.DataFrame([[5, 0, 1], [0, 5, 1]], index=["a", "b"], columns=SPECIES)
+    mapped = model.predict_proba(frame, new, counts={"a": [5, 0, 1], "b": np.array([0, 5, 1])})
+    assert mapped.tolist() == model.predict_proba(frame, new, counts=named).tolist()
+
+
+def test_no_rows_are_told_in_plain_words(model: SavedModel) -> None:
+    with pytest.raises(ClustPSIError, match=r"^the data has no rows$"):
+        model.predict(birds(1, 5)[:0], "7")
+
+
+@pytest.mark.parametrize("option", ["--client", "--label", "--text"])
+def test_empty_names_are_refused(option: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    birds(1, 5).to_csv(tmp_path / "rows.csv", index=False)
+    for name in ("", " "):
+        assert clustpsi("predict", str(saved), str(tmp_path / "rows.csv"), option, name) == 2
+        assert f"{option} is empty" in capsys.readouterr().err
+
+
+def test_columns_of_text_are_refused_by_a_model_without(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    birds(1, 5).to_csv(tmp_path / "rows.csv", index=False)
+    assert clustpsi("predict", str(saved), str(tmp_path / "rows.csv"), "--text", "habitat") == 2
+    assert "--text is for models of texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("strange", "sentence"), [(1, "1 row has a label"), (2, "2 rows have a label")])
+def test_strange_labels_are_counted_in_words(
+    strange: int, sentence: str, saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = birds(1, 5)
+    frame.loc[: strange - 1, "species"] = "dodo"
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    predict(saved, tmp_path / "rows.csv")
+    assert f"note: {sentence} that is no class of the model" in capsys.readouterr().err

@@ -1087,12 +1087,14 @@ faults(
     "runs/config.py",
     "tests/runs/test_config.py tests/runs/test_run_details.py tests/runs/test_run.py "
     "tests/datasets/test_word_vectors.py tests/runs/test_sources.py "
-    "-k cell or partition or default or whole_number or another_run or another_data_set or foreign",
+    "-k cell or partition or default or whole_number or another_run or another_data_set or foreign or another_type "
+    "or any_type or iid",
     ("config-cell-without-seed", 'if key != "agg_method"}', 'if key not in ("agg_method", "seed")}'),
     ("config-cell-with-method", 'if key != "agg_method"}', "}"),
-    ("config-whole-learning-rate", "lr=float(self.lr)", "lr=self.lr"),
-    ("config-whole-fraction", "fraction=float(self.fraction)", "fraction=self.fraction"),
-    ("config-level-of-iid-kept", "if param is None or partitioner not in DEFAULT_LEVELS:", "if param is None:"),
+    ("config-numbers-as-they-came", "object.__setattr__(self, each.name, value)", "pass"),
+    ("config-true-is-one", "isinstance(value, Real) and not is_bool", "isinstance(value, Real)"),
+    ("config-part-of-a-number", "isinstance(value, Integral) or float(value).is_integer()", "True"),
+    ("config-level-of-iid-ignored", 'partitioner == "iid" and param is not None', "False"),
     ("config-content-ignored", "self.as_dict(), sort_keys", 'self.as_dict() | {"content": None}, sort_keys'),
     (
         "config-method-not-canonical",

@@ -154,6 +154,23 @@ def test_a_method_looks_the_same_on_paper_and_on_a_page() -> None:
         assert (line["line"]["dash"] == "solid") == (paper["linestyle"] == "-")
 
 
+ALIKE = ("prior_pfl:plain", "prior_pfl:earlier=false", "prior_pfl:evidence=0.0")
+
+
+def test_variants_in_one_figure_can_be_told_apart() -> None:
+    many = [*METHODS, *ALIKE, *(f"fedprox:mu={i / 100:g}" for i in range(2, 20)), "another_packages"]
+    looks = {method: look.method_look(method, many) for method in many}
+    assert len(set(looks.values())) == len(many)
+    assert looks == {method: look.method_look(method, many[::-1]) for method in many}
+    assert len({each.colour for method, each in looks.items() if method.startswith("fedprox")}) == 1
+    assert all(looks[method] == look.method_look(method) for method in METHODS)
+    curves = {method: Curve([0, 1], [0.1, 0.2]) for method in ALIKE}
+    found = {str((line["marker"]["symbol"], line["line"])) for line in charts.accuracy_by_round(curves)["data"]}
+    assert len(found) == len(ALIKE)
+    drawn = [style.method_style(method, ALIKE) for method in ALIKE]
+    assert len({(each["marker"], each.get("markerfacecolor")) for each in drawn}) == len(ALIKE)
+
+
 def contrast(one: str, other: str) -> float:
     """WCAG's contrast ratio of two colours."""
 

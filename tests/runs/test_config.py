@@ -1,8 +1,14 @@
 """The settings of a run: what they say together, and which runs are the same."""
 
+import json
+import re
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from clustpsi.errors import ClustPSIError
+from clustpsi.experiments.grid import grid, read_grids
 from clustpsi.runs.config import Config
 from helpers import clustpsi
 
@@ -68,3 +74,59 @@ def test_finding_33_folders_of_files_with_long_names_have_names_that_fit() -> No
     run = Config(dataset="x" * 251 + ".csv", label="y", agg_method="fedavg").checked()
     assert len(run.folder_name) < 200
     assert run.folder_name != Config(dataset="x" * 250 + "y.csv", label="y", agg_method="fedavg").checked().folder_name
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"comm_rounds": 2.5}, "--comm-rounds must be a whole number, not 2.5"),
+        ({"comm_rounds": "3"}, "--comm-rounds must be a whole number, not '3'"),
+        ({"comm_rounds": True}, "--comm-rounds must be a whole number, not True"),
+        ({"comm_rounds": None}, "--comm-rounds must be a whole number, not None"),
+        ({"local_epochs": 1.5}, "--local-epochs must be a whole number"),
+        ({"batch_size": 16.5}, "--batch-size must be a whole number"),
+        ({"num_clients": float("nan")}, "--num-clients must be a whole number, not nan"),
+        ({"seed": [1]}, "--seed must be a whole number"),
+        ({"eval_every": 1 + 1j}, "--eval-every must be a whole number"),
+        ({"fraction": "a"}, "--fraction must be a number, not 'a'"),
+        ({"lr": 10**400}, "--lr must be a number, not 1000"),
+        ({"lr": True}, "--lr must be a number, not True"),
+        ({"dp_epsilon": np.bool_(True)}, "--dp-epsilon must be a number"),
+        ({"validation": 1}, "--validation must be true or false, not 1"),
+        ({"agg_method": 3}, "--agg-method must be a text, not 3"),
+        ({"text": ["a", "b"]}, "--text must be a text, not"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ClustPSIError, match=f"^{re.escape(sentence)}"):
+        Config(**settings)  # type: ignore[arg-type]
+
+
+def test_numbers_of_any_type_are_the_same_numbers() -> None:
+    numbers = {"comm_rounds": np.int64(3), "local_epochs": np.uint8(2), "batch_size": 16.0, "lr": np.float32(0.5)}
+    config = Config(**numbers, fraction=1, dataset=Path("birds.csv"), label="species")  # type: ignore[arg-type]
+    assert config == Config(
+        comm_rounds=3, local_epochs=2, batch_size=16, lr=0.5, fraction=1.0, dataset="birds.csv", label="species"
+    )
+    assert [type(getattr(config, name)) for name in (*numbers, "fraction")] == [int, int, int, float, float]
+    assert Config.from_dict(json.loads(json.dumps(config.checked().as_dict()))).digest == config.checked().digest
+
+
+def test_a_level_that_iid_clients_do_not_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ClustPSIError, match="--non-iid-param 7 contradicts --partitioner iid"):
+        Config(partitioner="iid", non_iid_param=7).checked()
+    assert clustpsi("run", "--partitioner", "iid", "--non-iid-param", "7") == 2
+    assert "contradicts --partitioner iid" in capsys.readouterr().err
+    with pytest.raises(ClustPSIError, match="contradicts --partitioner iid"):
+        grid({"partitioner": "iid", "non_iid_param": 7})
+    both = grid({"partitioner": "iid,dirichlet", "non_iid_param": "0.3", "agg_method": "fedavg,centralized"})
+    assert {(run.agg_method, run.partitioner, run.non_iid_param) for run in both} == {
+        ("fedavg", "iid", None),
+        ("fedavg", "dirichlet", 0.3),
+        ("centralized", "iid", None),
+    }
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "docs" / "results").glob("*.toml")), ids=str)
+def test_the_published_grids_are_grids(path: Path) -> None:
+    assert all(run.checked() == run for values in read_grids(path) for run in grid(values))

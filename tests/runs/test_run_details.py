@@ -124,10 +124,6 @@ def test_partitions_are_strongly_skewed_where_nobody_says() -> None:
     assert levels == {"dirichlet": 0.1, "similarity": 0.03, "iid": None}
 
 
-def test_a_level_that_a_partition_has_no_use_for_is_dropped() -> None:
-    assert Config(partitioner="iid", non_iid_param=0.5).checked() == Config(partitioner="iid").checked()
-
-
 @pytest.mark.parametrize("name", ["local_epochs", "optimizer", "lr", "batch_size", "seed"])
 def test_a_cell_trains_as_its_run_says(cell: Cell, name: str) -> None:
     federation, config = cell.server.federation, replace(TINY, **{name: OTHER[name]})

@@ -31,24 +31,26 @@ from clustpsi.printing import printable
 
 
 class _Program(TyperGroup):
-    """All commands; what is wrong with an argument is said without its control characters."""
+    """All commands; what is wrong with an argument is said once, and without its control characters."""
 
     def make_context(self, *given: Any, **more: Any) -> click.Context:
-        with _printable_errors():
+        with _plain_errors():
             return super().make_context(*given, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _printable_errors():
+        with _plain_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _printable_errors() -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
         said = error.format_message()
-        if said == printable(said):
+        if getattr(error, "possibilities", None) and " Did you mean " in error.message:
+            said = error.message  # Typer's suggestion, which Click would repeat
+        elif said == printable(said):
             raise
         raise click.UsageError(printable(said), error.ctx) from None
 

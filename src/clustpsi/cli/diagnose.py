@@ -13,6 +13,7 @@ from rich.text import Text
 from clustpsi.cli.notes import Quiet, notes
 from clustpsi.cli.options import config_options, with_options
 from clustpsi.cli.report import Report, repeated
+from clustpsi.datasets.files import user_path
 from clustpsi.presets import DEFAULT_CLUSTERING
 from clustpsi.printing import console, counted, print_table, printable
 from clustpsi.runs.config import column_names
@@ -79,7 +80,7 @@ def command(
     if report is not None:
         from clustpsi.report.page import check_output
 
-        check_output(report)
+        check_output(report, [user_path(file)])
 
     said = {"features": psi_features, "smoothing": psi_smoothing}
     options: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from clustpsi.cli.notes import Quiet, notes
+from clustpsi.files import check_no_input
 from clustpsi.printing import counted, printable
 
 
@@ -28,10 +29,12 @@ def command(
     """
     # Imported here because JAX is slow to load.
     from clustpsi.saved.file import load_model
-    from clustpsi.saved.onnx_export import export_onnx
+    from clustpsi.saved.onnx_export import DESCRIPTION, export_onnx
 
-    loaded = load_model(model)
     folder = output or (model if model.is_dir() else model.parent) / format.value
+    for path in (folder / DESCRIPTION, *folder.glob("*.onnx")):
+        check_no_input(path, [model])
+    loaded = load_model(model)
     *models, description = export_onnx(loaded, folder)
     told = f"{counted(len(models), 'model')} of {counted(len(loaded.client_names), 'client')}, and {description.name}"
     notes(quiet).print(printable(f"{told}, in {folder}/"), style="dim")

@@ -52,7 +52,8 @@ def command(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="File: .pdf, .svg or .png; a CSV with its data is written beside it.", show_default="NAME.pdf"
+            help="File: .pdf, .svg or .png; its data is written beside it, into a CSV of the same name.",
+            show_default="NAME.pdf; data in NAME.csv",
         ),
     ] = None,
     quiet: Quiet = False,

@@ -11,7 +11,7 @@ from clustpsi.datasets.catalogue import DATASETS
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import MethodSpec, as_text, method_types, parameters_of
 from clustpsi.methods.base import Method, bounds
-from clustpsi.runs.config import Config
+from clustpsi.runs.config import Config, listed_methods
 
 METHOD_PANEL = "Parameters of methods"
 PAPER = "paper"  # the preset with the default values
@@ -109,10 +109,11 @@ def method_options() -> list[inspect.Parameter]:
         _option("inner", str | None, None, inner, METHOD_PANEL, method_types()),
     ]
     for name, (plain, owners) in found.items():
-        of = ", ".join(f"{kind.name}{'' if each.default is None else f' {each.default}'}" for kind, each in owners)
+        of = ", ".join(
+            f"{kind.name}{'' if each.default is None else f' {as_text(each.default)}'}" for kind, each in owners
+        )
         parameter = owners[0][1]
-        off = ", ".join(f"{kind.name}:{name}=false" for kind, each in owners if each.default is True)
-        help = f"{of}: {_help(parameter)}{off and f' (off: {off})'}"
+        help = f"{of}: {_help(parameter)}"
         options.append(_option(name, plain | None, None, help, METHOD_PANEL, parameter.metadata["choices"]))
     return options
 
@@ -137,9 +138,11 @@ def _help(parameter: "Field[Any]") -> str:
 def _option(
     name: str, annotation: Any, default: Any, help: str, panel: str | None, offered: Iterable[str]
 ) -> inspect.Parameter:
+    flag = name.replace("_", "-")
     declared = typer.Option(
         default,
-        "--" + name.replace("_", "-"),
+        # None is neither on nor off: a parameter that is on unless somebody says otherwise needs both.
+        f"--{flag}/--no-{flag}" if annotation == bool | None else f"--{flag}",
         help=help,
         rich_help_panel=panel,
         show_default=default is not None,
@@ -161,12 +164,7 @@ def chosen_methods(asked: str | Sequence[str], parameters: dict[str, Any]) -> li
         inner = MethodSpec.parse(given["inner"])
         inner.build()
         given |= {"inner": inner.name, **inner.values}
-    listed = asked.split(",") if isinstance(asked, str) else asked
-    specs = [MethodSpec.parse(each) for each in listed if each.strip()]
-    if specs == [MethodSpec("all")]:
-        specs = [MethodSpec(name) for name in method_types()]
-    if not specs:
-        raise ClustPSIError("--agg-method is empty: name at least one method, or all")
+    specs = listed_methods(asked)
     used: set[str] = set()
     chosen = []
     for spec in specs:

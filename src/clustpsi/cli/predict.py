@@ -4,7 +4,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -17,6 +17,7 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.files import check_writable, write_atomically
 from clustpsi.printing import counted, printable
 from clustpsi.runs.config import column_names
+from clustpsi.saved import NAME as MODEL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,11 @@ def command(
     Files may be of any size. For a new client, one that was not in the federation, its label counts choose the model.
     """
     told = notes(quiet)
-    writer = _writer_for(output)
+    for flag, name in (("--client", client), ("--label", label), ("--text", text)):
+        if name is not None and not name.strip():
+            raise ClustPSIError(f"{flag} is empty: give it a value, or leave it away")
+    given = [user_path(path) for path in (rows, model, model / MODEL, counts) if path is not None]
+    writer = _writer_for(output, given)
     if label is not None and ignore_label:
         raise ClustPSIError("--label names the column of labels and --ignore-label leaves it aside: give one of them")
 
@@ -114,7 +119,8 @@ def _tell(prediction: "FilePrediction", output: Path | None, tell: Callable[...,
     """Print the outcome in a line or two; accuracy goes to standard output, unless the predictions go there."""
     tally: Tally = prediction.tally
     if tally.strange:
-        tell(f"note: {counted(tally.strange, 'row')} have a label that is no class of the model", style="yellow")
+        have = "has" if tally.strange == 1 else "have"
+        tell(f"note: {counted(tally.strange, 'row')} {have} a label that is no class of the model", style="yellow")
     placed = tally.new - tally.without - {""}
     if placed:
         shown = ", ".join(repr(name) for name in sorted(placed)[:SHOWN]) + (", ..." if len(placed) > SHOWN else "")
@@ -150,14 +156,14 @@ def _table(model: "SavedModel", piece: "Predicted") -> "pa.Table":
 Tables = Iterator["pa.Table"]
 
 
-def _writer_for(output: Path | None) -> Callable[[BinaryIO, Tables], None]:
-    """The function that writes a file of that name; raises for a wrong name before any work is done."""
+def _writer_for(output: Path | None, made_from: Iterable[Path]) -> Callable[[BinaryIO, Tables], None]:
+    """The function that writes a file of that name; raises for a name that cannot be, before any work is done."""
     writers = {".csv": _write_csv, ".parquet": _write_parquet, ".jsonl": _write_json}
     if output is None:
         return _write_csv
     if output.suffix.lower() not in writers:
         raise ClustPSIError(f"--output {output} must end in {', '.join(writers)}, which says how it is written")
-    check_writable(output)
+    check_writable(output, made_from)
     return writers[output.suffix.lower()]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import timedelta
@@ -32,7 +31,7 @@ from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import short_spec
 from clustpsi.printing import console, counted, print_table, printable
 from clustpsi.report.glossary import CONSTANTS
-from clustpsi.runs.config import Config
+from clustpsi.runs.config import Config, of_methods
 from clustpsi.saved import NAME as MODEL
 
 if TYPE_CHECKING:
@@ -103,18 +102,15 @@ def command(
     if resume and fresh:
         raise ClustPSIError("--resume goes on with a run and --fresh starts it again: give one of them")
     columns = (*ALWAYS, *_more_scores(scores))
-    if report is not None:
-        from clustpsi.report.page import check_output
-
-        check_output(report)
     settings = {key: value for key, value in options.items() if key in SETTINGS}
     methods = chosen_methods(agg_method, {key: value for key, value in options.items() if key not in SETTINGS})
     seeds = parse_seeds(seeds_list)
     first = Config(**settings, agg_method=methods[0], seed=seeds[0])
-    checked = [replace(first, agg_method=method).checked() for method in methods]  # mistakes show before data is loaded
-    for method, count in Counter(config.agg_method for config in checked).items():
-        if count > 1:
-            raise ClustPSIError(f"--agg-method names {method} more than once: name each method once")
+    checked = of_methods(first, methods)  # mistakes show before data is loaded
+    if report is not None:
+        from clustpsi.report.page import check_output
+
+        check_output(report, checked[0].files)
 
     # Imported here because pandas and JAX are slow to load, and neither --help nor a mistake needs them.
     from clustpsi.features.columns import describe

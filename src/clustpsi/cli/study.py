@@ -128,10 +128,10 @@ def advice(
     from clustpsi.files import check_writable
     from clustpsi.recorded import COMPARISONS, recorded_runs
     from clustpsi.runs.frame import read_runs
-    from clustpsi.runs.store import write_json
+    from clustpsi.runs.store import inputs_beside, write_json
 
     if output is not None:
-        check_writable(output)
+        check_writable(output, [path for source in sources or () for path in inputs_beside(source, output)])
     stores = [read_runs(source)[0] for source in sources] if sources else map(recorded_runs, COMPARISONS)
     learned = study.learn(*study.find_cells(stores))
     if output is not None:

@@ -115,7 +115,8 @@ def command(
     if report is not None:
         from clustpsi.report.page import check_output
 
-        check_output(report)
+        read = {path for config in configs for path in config.files}
+        check_output(report, read if file is None else {*read, file})
 
     from clustpsi.experiments.sweep import Sweep
     from clustpsi.runs.sources import Sources

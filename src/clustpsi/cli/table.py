@@ -62,7 +62,7 @@ def global_score(
     """Global accuracy, or another score, of every method under every partition."""
     from clustpsi.report.tables import score_table
 
-    against_paper = _check(format, output, against)
+    against_paper = _check(source, format, output, against)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     sheet = score_table(runs, score, num_clients=num_clients, seeds=seeds, against_paper=against_paper, digits=digits)
     _write([sheet], format, output)
@@ -85,7 +85,7 @@ def local_distance(
     """Distance of clients from a perfect model (AD ± SDAD), for every method under every partition."""
     from clustpsi.report.tables import score_table
 
-    against_paper = _check(format, output, against)
+    against_paper = _check(source, format, output, against)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     sheet = score_table(
         runs, "ad", spread="sdad", num_clients=num_clients, seeds=seeds, against_paper=against_paper, digits=digits
@@ -109,7 +109,7 @@ def significance(
     """Which differences between a method and the others are real: paired tests over seeds."""
     from clustpsi.report.significance import difference_tables
 
-    _check(format, output)
+    _check(source, format, output)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     _write(difference_tables(runs, reference, score, num_clients=num_clients), format, output)
 
@@ -130,7 +130,7 @@ def best(
     """How far a method is from the best other one in every cell, and whether the difference is real."""
     from clustpsi.report.best import best_table
 
-    _check(format, output)
+    _check(source, format, output)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     _write([best_table(runs, reference, score, num_clients=num_clients)], format, output)
 
@@ -149,7 +149,7 @@ def effort(
     """What every method costs under every partition: clients that trained, and bytes sent."""
     from clustpsi.report.effort import effort_table
 
-    _check(format, output)
+    _check(source, format, output)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     _write([effort_table(runs, num_clients=num_clients)], format, output)
 
@@ -168,7 +168,7 @@ def clusters(
     """Contents of the clusters: their number and majority classes, and what constant answers would score."""
     from clustpsi.report.clusters import cluster_table
 
-    _check(format, output)
+    _check(source, format, output)
     runs = _runs(source, dataset, comm_rounds, agg_method, where)
     _write([cluster_table(runs, num_clients=num_clients)], format, output)
 
@@ -185,15 +185,17 @@ def all_runs(
     """All runs as CSV, one row each: the store's compact form, which the other tables read too."""
     from clustpsi.runs.frame import write_runs
 
-    _check("csv", output)
+    _check(source, "csv", output)
     _put(write_runs(_runs(source, dataset, comm_rounds, agg_method, where)), output)
 
 
-def _check(format: str, output: Path | None, against: str | None = None) -> bool:
+def _check(source: Path, format: str, output: Path | None, against: str | None = None) -> bool:
     """Check the options before a large store is read; gives whether the paper's values are wanted."""
     check_format(format)
     if output is not None:
-        check_writable(output)
+        from clustpsi.runs.store import inputs_beside  # imported here: pandas is slow to load
+
+        check_writable(output, inputs_beside(source, output))
     if against not in (None, "paper"):
         raise ClustPSIError(f"--against can be paper, not {against!r}")
     return against == "paper"

@@ -126,12 +126,15 @@ with_options(command, config_options("agg_method", "seed", "validation", *TRAINI
 
 
 def _changes(assignments: list[str]) -> dict[str, str]:
-    changes = {}
+    changes: dict[str, str] = {}
     for assignment in assignments:
         key, equals, values = assignment.partition("=")
         if not equals:
             raise ClustPSIError(f"--grid {assignment!r} should read key=value1,value2,...")
-        changes[key.strip().replace("-", "_")] = values
+        key = key.strip().replace("-", "_")
+        if key in changes:
+            raise ClustPSIError(f"--grid gives {key} twice: give all its values at once, as {key}=value1,value2,...")
+        changes[key] = values
     return changes
 
 

@@ -9,15 +9,14 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from clustpsi.datasets import DATASETS, is_file_name
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.methods import make_method
 from clustpsi.paper import DATASETS as PAPER_DATASETS
 from clustpsi.paper import INFEASIBLE, LEVELS, METHODS, NUM_CLIENTS, SEEDS
-from clustpsi.runs.config import Config
+from clustpsi.runs.config import Config, setting_types
 
 #: The paper's grid: its two big tables.
 PAPER: Mapping[str, Any] = {
@@ -64,17 +63,21 @@ def grid(values: Mapping[str, Any]) -> list[Config]:
     axes = _axes({key.replace("-", "_"): value for key, value in values.items()})
     most_clients = max((k for k in axes["num_clients"] if k is not None), default=None)
     methods = axes.pop("agg_method")
+    has_levels = any(partitioner not in ("iid", "natural") for partitioner, _ in axes["partition"])
     found: dict[Config, None] = {}
     for point in itertools.product(*axes.values()):
         settings = dict(zip(axes, point, strict=True))
         partitioner, level = settings.pop("partition")
         if partitioner == "natural":  # levels and numbers of clients are for the other partitions of the grid
             settings["num_clients"] = level = None
+        elif partitioner == "iid" and has_levels:
+            level = None
         base = Config(**settings, partitioner=partitioner, non_iid_param=level)
         for method in methods:
             run = replace(base, agg_method=method)
             if make_method(method).is_centralized and base.client is None and partitioner != "natural":
                 run = replace(run, partitioner="iid", num_clients=most_clients)
+                run = run if partitioner == "iid" else replace(run, non_iid_param=None)
             found[run.checked()] = None
     return list(found)
 
@@ -130,7 +133,7 @@ def unique(runs: Iterable[Config]) -> list[Config]:
 
 def _axes(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Every setting of a run as a list of values, in the order of the loops."""
-    types = {name: _plain(hint) for name, hint in get_type_hints(Config).items()}
+    types = dict(setting_types())
     known = set(types) - {"seed", "content"} | {"seeds_list", *_SHORT}
     for key in values:
         if key not in known:
@@ -191,10 +194,3 @@ def _parse(key: str, value: Any, plain: type) -> Any:
             pass
     kind = {int: "whole numbers", float: "numbers", bool: "true or false", str: "texts"}[plain]
     raise ClustPSIError(f"the grid's {key} must be {kind}, not {value!r}")
-
-
-def _plain(hint: Any) -> type:
-    if isinstance(hint, UnionType):
-        hint = next(arg for arg in get_args(hint) if arg is not type(None))
-    plain: type = hint
-    return plain

@@ -425,7 +425,7 @@ def accuracy_by_round(
     """
     bands, lines = [], []
     for method in method_order(curves):
-        look, curve = method_look(method), curves[method]
+        look, curve = method_look(method, curves), curves[method]
         rounds, scores = np.asarray(curve.rounds), np.atleast_2d(np.asarray(curve.scores, np.float64))
         lines.append(
             {
@@ -479,7 +479,7 @@ def accuracy_by_method(
     best_last = sorted(values, key=lambda method: float(values[method].mean()))
     traces = []
     for method in best_last:
-        look, row = method_look(method), _method_name(method)
+        look, row = method_look(method, scores), _method_name(method)
         tick = {"symbol": "line-ns", "size": 13, "line": {"width": 1.5, "color": theme.tint(look.colour, 0.7)}}
         for x, marker, told in (
             (values[method].tolist(), tick, "one seed"),
@@ -533,7 +533,7 @@ def local_accuracy_ecdf(accuracies: Mapping[str, ArrayLike], theme: Theme = LIGH
     """The share of clients with at most a given accuracy, one line per method."""
     lines = []
     for method in method_order(accuracies):
-        look = method_look(method)
+        look = method_look(method, accuracies)
         values = np.asarray(accuracies[method], np.float64)
         steps, clients = np.unique(values[np.isfinite(values)], return_counts=True)
         share = np.cumsum(clients) / max(1, clients.sum())

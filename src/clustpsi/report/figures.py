@@ -4,7 +4,7 @@ Figures of skew, silhouettes, numbers of clusters and partitions need only label
 from a store of runs, importances from the tables of ``clustpsi study metrics``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,13 @@ from clustpsi.experiments.study_axes import MEASURES, STUDY_LEVELS
 from clustpsi.experiments.study_partitions import draw_counts
 from clustpsi.federation import build_federation
 from clustpsi.files import check_writable
-from clustpsi.methods import short_spec
 from clustpsi.paper import DATASETS, SEEDS
 from clustpsi.report import style
 from clustpsi.report.look import GREY, MEASURE_LOOKS
 from clustpsi.report.tables import SCORES, Level, having, level_order, method_order, method_title
 from clustpsi.runs.config import Config
 from clustpsi.runs.frame import SETTINGS, check_comparable, dataset_name, read_runs, select
-from clustpsi.runs.store import RunFolder, write_csv
+from clustpsi.runs.store import RunFolder, inputs_beside, write_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,6 +76,9 @@ class Request:
     def store(self) -> Path:
         return self.runs or Path("runs")
 
+    def study_table(self, name: str) -> Path:
+        return (self.study or Path("study")) / f"{name}.csv"
+
     def levels(self, protocol: str, default: tuple[float, ...]) -> tuple[float, ...]:
         given = self.alphas if protocol == "dirichlet" else self.similarities
         return default if given is None else given
@@ -91,8 +93,15 @@ class Drawing:
     notes: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> Path:
-        """Write the figure, and a CSV with its data beside it; gives the path of the CSV."""
+        """Write the figure, and a CSV with its data beside it; gives the path of the CSV.
+
+        A CSV with other columns is hardly an earlier one of this figure: a note says that it is replaced.
+        """
         beside = path.with_suffix(".csv")
+        if beside.is_file():
+            with beside.open(errors="replace") as before:
+                if before.readline().rstrip() != ",".join(map(str, self.data)):
+                    self.notes.append(f"{beside} was there with other columns, and was replaced by this figure's data")
         with style.publication_style():
             style.save(self.figure, path)
         write_csv(beside, {str(key): self.data[key].tolist() for key in self.data})
@@ -123,14 +132,16 @@ def check_request(name: str, request: Request, output: Path | None = None) -> No
             )
     if output is not None:
         style.check_format(output)
-        inputs = [user_path(source) for source in (request.dataset, request.runs) if source is not None]
         for path in (output, output.with_suffix(".csv")):
-            check_writable(path)
-            if any(path.exists() and source.exists() and path.samefile(source) for source in inputs):
-                raise ClustPSIError(
-                    f"the figure's data goes beside it and would replace {path}, which it is made from: "
-                    "choose another --output"
-                )
+            check_writable(path, _inputs(kind, request, path))
+
+
+def _inputs(kind: "Kind", request: Request, output: Path) -> list[Path]:
+    """The files from which a figure is made and that the output could replace."""
+    if "study" in kind.takes:
+        return [request.study_table(name) for name in ("importances", "scores")]
+    files = [] if request.dataset is None else [user_path(request.dataset)]
+    return files + (inputs_beside(request.store, output) if "runs" in kind.takes else [])
 
 
 def _flag(option: str) -> str:
@@ -384,7 +395,7 @@ def _accuracy(protocol: str) -> Callable[[Request], Drawing]:
             for method, shift in zip(methods, np.linspace(-0.2, 0.2, len(methods)), strict=True):
                 line = part[part["agg_method"] == method].sort_values("level")
                 x = [levels.index(level) + shift for level in line["level"]]  # side by side
-                look = _method_look(method)
+                look = _method_look(method, methods)
                 axes.errorbar(x, line["mean"], yerr=line["std"], elinewidth=0.5, capsize=1.2, capthick=0.5, **look)
             if len(central) and not SCORES[score].of_clients:
                 axes.axhline(central.mean(), label="centralized", **CENTRALIZED)
@@ -408,15 +419,15 @@ def _local_ecdf(request: Request) -> Drawing:
         return in_last[["client", "accuracy"]].dropna()
 
     data = _from_folders(runs, request, last, notes)
-    kinds = level_order(data["kind"])
+    kinds, methods = level_order(data["kind"]), method_order(data["agg_method"].unique())
     figure, panels, columns = _grid(len(kinds))
     for kind, axes in zip(kinds, panels, strict=False):
         part = data[_is(data["kind"], kind)]
-        for i, method in enumerate(method_order(data["agg_method"].unique())):
+        for i, method in enumerate(methods):
             values = np.sort(part.loc[part["agg_method"] == method, "accuracy"].to_numpy())
             if not values.size:
                 continue
-            look = _method_look(method) | {
+            look = _method_look(method, methods) | {
                 "drawstyle": "steps-post",
                 "markevery": (0.02 + 0.015 * i, 0.25),
                 "markersize": 3.5,
@@ -471,7 +482,7 @@ def _rounds(request: Request) -> Drawing:
             line = curves[_is(curves["kind"], kind) & (curves["agg_method"] == method)].sort_values("round")
             if line.empty:
                 continue
-            look = _method_look(method) | {"markevery": (0.02 + 0.015 * i, 0.25), "markersize": 3.5}
+            look = _method_look(method, methods) | {"markevery": (0.02 + 0.015 * i, 0.25), "markersize": 3.5}
             axes.plot(line["round"], line["mean"], **look)
             low, high = line["mean"] - line["std"], line["mean"] + line["std"]
             axes.fill_between(line["round"], low, high, color=look["color"], alpha=0.12, linewidth=0)
@@ -532,10 +543,10 @@ def _shown(data: pd.DataFrame) -> str:
 
 def _importances(request: Request) -> Drawing:
     """What each measure tells about the level, by model: its importance among all (above) and its R2 alone (below)."""
-    folder = request.study or Path("study")
     try:
-        importances, scores = (read_exact_csv(folder / f"{name}.csv") for name in ("importances", "scores"))
+        importances, scores = (read_exact_csv(request.study_table(name)) for name in ("importances", "scores"))
     except OSError:
+        folder = request.study_table("importances").parent
         raise ClustPSIError(
             f"{folder} holds no study: make one with clustpsi study metrics --output {folder}"
         ) from None
@@ -616,8 +627,8 @@ def _runs(request: Request) -> tuple[pd.DataFrame, list[str]]:
     return runs.assign(method=method.loc[runs.index], kind=kind).reset_index(drop=True), problems
 
 
-def _method_look(spec: str) -> dict[str, Any]:
-    return {"label": style.plain(method_title(spec), most=60), **style.method_style(short_spec(spec))}
+def _method_look(spec: str, among: Iterable[str]) -> dict[str, Any]:
+    return {"label": style.plain(method_title(spec), most=60), **style.method_style(spec, among)}
 
 
 def _panels(

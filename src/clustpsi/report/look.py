@@ -5,7 +5,8 @@ alone: they also differ in marker or line style.  On a dark page every colour ha
 changes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clustpsi.methods import short_spec
@@ -37,14 +38,14 @@ class Look:
     strong: bool = False
 
 
-def method_look(name: str) -> Look:
+def method_look(name: str, among: Iterable[str] = ()) -> Look:
     """How a method is drawn: the paper's own in black, this project's in blue, both thicker and with circles.
 
     The same method always looks the same.
 
     There are more methods than colours.  So half of the paper's methods are dashed with hollow markers, and later
     methods are dash-dotted.  A variant of a method has its colour.  Only variants and methods of other packages are
-    dotted.
+    dotted.  They may look alike: then, ``among`` the methods of a figure, all but the first by name have other markers.
 
     >>> method_look("clust_psi_pfl").colour, method_look("fedavg").marker
     ('#000000', 'D')
@@ -52,6 +53,26 @@ def method_look(name: str) -> Look:
     True
     """
     name = short_spec(name)
+    names = sorted({name, *map(short_spec, among)})
+    own = {each: _look_alone(each) for each in names}
+    taken = set(own.values())
+    for place, each in enumerate(names):
+        if own[each] in [own[before] for before in names[:place]]:
+            own[each] = next((look for look in _like(own[each]) if look not in taken), own[each])
+            taken.add(own[each])
+    return own[name]
+
+
+def _like(look: Look) -> Iterator[Look]:
+    """Looks with the same colour and line and other markers, the next ones first."""
+    first = MARKERS.index(look.marker)
+    for hollow in (False, True):
+        for step in range(len(MARKERS)):
+            yield replace(look, marker=MARKERS[(first + step) % len(MARKERS)], hollow=hollow)
+
+
+def _look_alone(name: str) -> Look:
+    """How a method is drawn where nothing else looks like it, by its short name."""
     if name == "clust_psi_pfl":
         return Look(BLACK, "o", strong=True)
     if name == "prior_pfl":
@@ -65,7 +86,7 @@ def method_look(name: str) -> Look:
     if name in LATER:
         return Look(PALETTE[list(LATER).index(name)], LATER[name], "dash-dots", hollow=name in LATER_HOLLOW)
     place, varied = sum(name.encode()), name.partition(":")[0]
-    colour = PALETTE[place % len(PALETTE)] if varied == name else method_look(varied).colour
+    colour = PALETTE[place % len(PALETTE)] if varied == name else _look_alone(varied).colour
     return Look(colour, MARKERS[place % len(MARKERS)], "dots")
 
 

@@ -9,7 +9,7 @@ import base64
 import gzip
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -88,11 +88,11 @@ class Drawn:
         return Figure(name, title, caption, chart["layout"]["height"])
 
 
-def check_output(path: Path) -> None:
-    """Raise, before any work, if the report cannot be written or its name is not that of an HTML file."""
+def check_output(path: Path, made_from: Iterable[Path] = ()) -> None:
+    """Raise, before any work, if the report cannot be written, replaces an input, or is not called an HTML file."""
     if path.suffix.lower() not in SUFFIXES:
         raise ClustPSIError(f"{path}: a report is an HTML file; end its name with .html")
-    check_writable(path)
+    check_writable(path, made_from)
 
 
 def write_report(path: Path, page: str) -> None:
@@ -200,14 +200,14 @@ def _from_sheet(sheet: Sheet, title: str, kept: set[str], methods: Mapping[str, 
             entries = [line.entries[0] if line.spans else line.entries[i] for i in columns]
             cells = (line.name, *(entry.lines[0] for entry in entries))
             best = frozenset(i for i, entry in enumerate(entries, 1) if entry.bold)
-            rows.append(_method_row(methods.get(line.name), cells, best=best))
+            rows.append(_method_row(methods.get(line.name), cells, methods.values(), best=best))
     notes = ["Mean ± standard deviation over seeds; the best of each column is bold.", *map(_sentence, sheet.notes)]
     return Table(title, headings, rows, notes)
 
 
-def _method_row(method: str | None, cells: tuple[str, ...], **more: Any) -> Row:
-    """A row that begins with a method: its marker, name and idea."""
-    known: dict[str, Any] = {} if method is None else {"look": method_look(method), "about": method_idea(method)}
+def _method_row(method: str | None, cells: tuple[str, ...], among: Iterable[str], **more: Any) -> Row:
+    """A row that begins with a method: its marker ``among`` others, name and idea."""
+    known: dict[str, Any] = {} if method is None else {"look": method_look(method, among), "about": method_idea(method)}
     return Row(cells, **known, **more)
 
 
@@ -411,7 +411,7 @@ def _scores(cell: Cell) -> Table:
     rows = []
     for method in sorted(means, key=lambda name: -means[name]):
         cells = [_spread(of[score].get(method, [])) for score in shown]
-        rows.append(_method_row(method, (method_title(method), *cells), strong=method == cell.best))
+        rows.append(_method_row(method, (method_title(method), *cells), cell.all_methods, strong=method == cell.best))
     for kind, title in CONSTANTS.items():
         values = {score: cell.constants(score).get(kind) for score in shown} if kind in cell.constants() else {}
         if values:
@@ -489,7 +489,7 @@ def _tests(cell: Cell) -> Table | None:
         p = "" if np.isnan(row["p_holm"]) else f"{row['p_holm']:.2g}"
         verdict = f"no: identical to {method_title(row['same_as'])}" if row["same_as"] else told[row["verdict"]]
         cells = (method_title(row["method"]), f"{row['difference']:+.3f}", str(row["pairs"]), p, verdict)
-        own = method_look(row["method"].removesuffix(SERVER))
+        own = method_look(row["method"].removesuffix(SERVER), cell.all_methods)
         rows.append(Row(cells, strong=row["verdict"] == "better", look=own))
     server = []
     if tests["method"].str.endswith(SERVER).any():
@@ -524,7 +524,7 @@ def _cost(cell: Cell, drawn: Drawn) -> dict[str, Any]:
                 f"{own['bytes_down'] / 1e6:,.2f}",
                 "" if np.isnan(own["seconds"]) else f"{own['seconds']:,.1f}",
             ),
-            look=method_look(method),
+            look=method_look(method, cell.all_methods),
         )
         for method, own in costs.items()
     ]

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from clustpsi.errors import ClustPSIError, unknown_name
-from clustpsi.methods import make_method, method_spec
+from clustpsi.errors import ClustPSIError
+from clustpsi.methods import make_method, method_spec, short_spec
 from clustpsi.printing import counted
 from clustpsi.report.sheet import Entry, Line, Sheet
 from clustpsi.report.tables import (
@@ -76,7 +76,11 @@ def reference_among(runs: pd.DataFrame, reference: str) -> str:
     """The specification of the method that others are compared with; it must be among the runs."""
     spec, methods = method_spec(make_method(reference)), set(runs["method"])
     if spec not in methods:
-        raise unknown_name("method among the runs", spec, methods)
+        there = ", ".join(short_spec(name) for name in method_order(methods) if not name.endswith(SERVER))
+        raise ClustPSIError(
+            f"no run of {short_spec(spec)} is here, with which the others would be compared: name another method with "
+            f"--reference ({there or 'there is none'})"
+        )
     return spec
 
 

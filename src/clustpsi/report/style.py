@@ -1,6 +1,6 @@
 """Matplotlib's settings for printed figures: a journal's column widths and the style of :mod:`.look`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,13 +70,13 @@ def publication_style() -> Iterator[None]:
         yield
 
 
-def method_style(name: str) -> dict[str, Any]:
-    """How a method is drawn, see :func:`.look.method_look`.
+def method_style(name: str, among: Iterable[str] = ()) -> dict[str, Any]:
+    """How a method is drawn among others, see :func:`.look.method_look`.
 
     >>> method_style("clust_psi_pfl")["color"], method_style("fedavg")["marker"]
     ('#000000', 'D')
     """
-    own = look.method_look(name)
+    own = look.method_look(name, among)
     drawn = {"color": own.colour, "marker": own.marker, "linestyle": LINES[own.line], "zorder": 2}
     if own.strong:
         drawn |= {"linewidth": 1.8, "zorder": 3}

@@ -18,9 +18,9 @@ from clustpsi.errors import ClustPSIError
 from clustpsi.features import Fitted
 from clustpsi.features.text import FIRST_WORD, FittedText
 from clustpsi.federation import Federation, build_federation
-from clustpsi.methods.base import Setting
+from clustpsi.methods.base import Setting, check_option
 from clustpsi.orders import Deployment, Server
-from clustpsi.runs.config import Config, column_names
+from clustpsi.runs.config import Config, column_names, typed
 from clustpsi.runs.going_on import going_on, saved_architecture, used_before
 from clustpsi.runs.private import as_told
 from clustpsi.runs.sources import Sources, content, with_content
@@ -159,6 +159,9 @@ def open_cell(
 ) -> Cell:
     """Load the data (unless it is given), partition it over clients and set up the simulator."""
     config = config.checked()
+    if workers is not None:
+        workers = typed("workers", workers, int)
+        check_option("workers", workers, {"least": 1})
     assert config.partitioner is not None
     dataset = dataset or Sources(data_dir).load(config)
     federation = build_federation(

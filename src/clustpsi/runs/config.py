@@ -3,18 +3,25 @@
 import hashlib
 import json
 import math
+import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
 
 from clustpsi.datasets.files import is_file_name, user_path
 from clustpsi.datasets.table_files import separator
 from clustpsi.errors import ClustPSIError, unknown_name
 from clustpsi.limits import LARGEST
-from clustpsi.methods import make_method, method_spec, recorded_method, short_spec
+from clustpsi.methods import MethodSpec, make_method, method_spec, method_types, recorded_method, short_spec
 from clustpsi.methods.base import check_option, option
 from clustpsi.partition import DEFAULT_CLIENTS, DEFAULT_LEVELS
 from clustpsi.saved import NAME as MODEL
@@ -121,10 +128,13 @@ class Config:
     content: str | None = field(default=None)
 
     def __post_init__(self) -> None:
+        types = setting_types()
         for each in fields(self):
-            value = getattr(self, each.name)
+            value, flag = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
             if value is not None or each.default is not None:
-                check_option(f"--{each.name.replace('_', '-')}", value, each.metadata)
+                value = typed(flag, value, types[each.name])
+                object.__setattr__(self, each.name, value)
+                check_option(flag, value, each.metadata)
 
     def checked(self) -> "Config":
         """The same configuration in its canonical form, so that equal runs have equal configurations."""
@@ -144,7 +154,11 @@ class Config:
                     )
         elif num_clients is None:
             num_clients = DEFAULT_CLIENTS
-        if param is None or partitioner not in DEFAULT_LEVELS:
+        if partitioner == "iid" and param is not None:
+            raise ClustPSIError(
+                f"--non-iid-param {param:g} contradicts --partitioner iid, which has no such level: leave it away"
+            )
+        if param is None:
             param = DEFAULT_LEVELS.get(partitioner)
         if partitioner == "dirichlet" and not (param is not None and 0 < param < math.inf):
             raise ClustPSIError(f"--non-iid-param is the Dirichlet partition's alpha and must be above 0, not {param}")
@@ -159,10 +173,8 @@ class Config:
             drop=None if self.drop is None else ",".join(sorted(set(column_names(self.drop)))),
             sep=None if self.sep is None else separator(self.sep),
             partitioner=partitioner,
-            non_iid_param=None if param is None else float(param),
+            non_iid_param=param,
             num_clients=num_clients,
-            fraction=float(self.fraction),
-            lr=float(self.lr),
         )
 
     @property
@@ -178,6 +190,12 @@ class Config:
             "sep": self.sep,
             "no_header": self.no_header,
         }
+
+    @property
+    def files(self) -> list[Path]:
+        """The user's own files that the run reads."""
+        names = (self.dataset if is_file_name(self.dataset) else None, self.word_vectors, self.start_from)
+        return [user_path(name) for name in names if name is not None]
 
     @property
     def cell(self) -> dict[str, Any]:
@@ -227,9 +245,59 @@ class Config:
         return cls(**given | {"agg_method": recorded_method(given.get("agg_method", cls.agg_method))})
 
 
+@cache
+def setting_types() -> Mapping[str, type]:
+    """The type of every setting (without None)."""
+    hints = get_type_hints(Config).items()
+    return {name: next(kind for kind in get_args(hint) or (hint,) if kind is not type(None)) for name, hint in hints}
+
+
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def typed(what: str, value: Any, plain: type) -> Any:
+    """The value as this type if it is one of its kind, such as NumPy's numbers, 3.0 for 3, or a path for a text.
+
+    >>> typed("comm_rounds", 3.0, int), typed("lr", 1, float)
+    (3, 1.0)
+    """
+    is_bool, number = isinstance(value, bool | np.bool_), value
+    if plain in (int, float) and isinstance(value, Real) and not is_bool:
+        if plain is float or isinstance(value, Integral) or float(value).is_integer():
+            with suppress(OverflowError):
+                return plain(number)
+    elif (plain is bool and is_bool) or (plain is str and isinstance(value, str | os.PathLike)):
+        return plain(value)
+    raise ClustPSIError(f"{what} must be {KINDS[plain]}, not {value!r}")
+
+
 def column_names(text: str | None) -> tuple[str, ...]:
     """Names of columns, from a comma-separated text."""
     return () if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def listed_methods(asked: str | Sequence[str]) -> list[MethodSpec]:
+    """The methods in a comma-separated text or a list; "all" are all there are.
+
+    >>> [str(spec) for spec in listed_methods("fedavg, fedprox:mu=0.1")]
+    ['fedavg', 'fedprox:mu=0.1']
+    """
+    listed = asked.split(",") if isinstance(asked, str) else asked
+    specs = [MethodSpec.parse(each) for each in listed if each.strip()]
+    if specs == [MethodSpec("all")]:
+        specs = [MethodSpec(name) for name in method_types()]
+    if not specs:
+        raise ClustPSIError("--agg-method is empty: name at least one method, or all")
+    return specs
+
+
+def of_methods(config: Config, methods: Sequence[str]) -> list[Config]:
+    """The runs that differ from one only in their methods, in canonical form; each method may occur once."""
+    runs = [replace(config, agg_method=method).checked() for method in methods]
+    for method, count in Counter(run.agg_method for run in runs).items():
+        if count > 1:
+            raise ClustPSIError(f"--agg-method names {method} more than once: name each method once")
+    return runs
 
 
 def _model_path(name: str) -> str:

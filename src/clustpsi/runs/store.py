@@ -65,6 +65,16 @@ def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 
 
+def inputs_beside(source: Path, output: Path) -> list[Path]:
+    """Which files of a store, of a run or of a CSV of runs could be replaced by the output."""
+    if not source.is_dir():
+        return [source]
+    folder = RunFolder(output.parent)
+    if not folder.exists or not output.resolve().is_relative_to(source.resolve()):
+        return []
+    return [path for path in folder.path.iterdir() if path.suffix in SUFFIXES]
+
+
 class RunFolder:
     """The folder of one run."""
 

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from clustpsi.skew import check_counts
 if TYPE_CHECKING:
     import pandas as pd
 
-    ClientLike = str | ArrayLike
+    ClientLike = str | int | ArrayLike
     CountsLike = Mapping[str, Any] | pd.DataFrame | ArrayLike
 
 # Label counts of clients that did not take part, by name.
@@ -98,8 +99,9 @@ class SavedModel:
             A data frame with the columns of the training data (in any order; other columns are ignored), an array of
             rows, images, or texts.
         client
-            Whose rows they are: the name of one client, the name of a data frame's column, or one name per row.  For a
-            client that did not take part, its label counts choose the model.  None: no client of the federation.
+            Whose rows they are: the name or number of one client, the name of a data frame's column, or one name per
+            row.  For a client that did not take part, its label counts choose the model.  None: no client of the
+            federation.
         counts
             Label counts of clients that did not take part: a mapping from their names, or a data frame with one row per
             client and one column per class.  For a single client, just its counts: in the order of the classes, or by
@@ -201,6 +203,8 @@ class SavedModel:
         import pandas as pd
 
         column = None
+        if isinstance(client, Number):
+            client = known_name(str(client), self.place_of)
         if isinstance(client, str) and isinstance(rows, pd.DataFrame):
             column = next((name for name in rows.columns if str(name) == client), None)
         if column is not None:
@@ -221,11 +225,15 @@ class SavedModel:
             )
 
     def clients_of(
-        self, client: "ClientLike | None", number: int, where: str = "the rows"
+        self, client: "ClientLike | None", number: int, where: str = "the data"
     ) -> tuple[NDArray[np.int64], list[str]]:
         """Every row's client, as a number, and the clients' names as the federation spells them."""
-        if client is None or isinstance(client, str):
-            return np.zeros(number, np.int64), [NOBODY if client is None else known_name(client, self.place_of)]
+        if client is None:
+            return np.zeros(number, np.int64), [NOBODY]
+        if isinstance(client, str | Number):
+            if not str(client).strip():
+                raise ClustPSIError("the name of the client is empty: give it one, or leave it away for no client")
+            return np.zeros(number, np.int64), [known_name(str(client), self.place_of)]
         codes, names = read_clients(client, "the client", where)
         if len(codes) != number:
             raise ClustPSIError(f"there are {number:,} rows but {len(codes):,} names of clients: one per row is needed")
@@ -252,12 +260,15 @@ class SavedModel:
     @staticmethod
     def _only(names: Sequence[str]) -> str:
         if len(names) != 1:
-            raise ClustPSIError("these are the rows of several clients: give the label counts by the clients' names")
+            raise ClustPSIError(NAMELESS)
         return names[0]
 
     def _counts_row(self, own: Any) -> NDArray[np.int64]:
         import pandas as pd
 
+        lists: tuple[type, ...] = (list, tuple, np.ndarray)
+        if isinstance(own, lists) and any(isinstance(each, lists) for each in np.atleast_1d(np.asarray(own, object))):
+            raise ClustPSIError(NAMELESS)
         table = self.counts_table(pd.DataFrame([own]) if isinstance(own, Mapping) else [own])
         row: NDArray[np.int64] = table[0]
         return row
@@ -265,7 +276,7 @@ class SavedModel:
     # ----------------------------------------------------------------------------------------------------- reading
 
     def read(
-        self, rows: Any, where: str = "the rows", *, without: Collection[str] = (), text: Sequence[str] = ()
+        self, rows: Any, where: str = "the data", *, without: Collection[str] = (), text: Sequence[str] = ()
     ) -> NDArray[Any]:
         """The features of rows.
 
@@ -313,6 +324,11 @@ class SavedModel:
             )
         return frame[texts].astype(object).fillna("").astype(str).agg(" ".join, axis=1).tolist()
 
+
+NAMELESS = (
+    "label counts of several clients need the clients' names: give a data frame with one row per client, named by its "
+    "index, or a mapping from names to counts"
+)
 
 # The client of rows whose client is not given; no client has an empty name.
 NOBODY = ""

@@ -15,7 +15,7 @@ from clustpsi.datasets.labels import OTHER, read_labels
 from clustpsi.datasets.table_files import kind_of, read_pieces
 from clustpsi.datasets.tables import features_array, open_arrays
 from clustpsi.errors import ClustPSIError, nearest
-from clustpsi.features import FittedTable
+from clustpsi.features import FittedTable, FittedText
 from clustpsi.features.columns import known_name
 from clustpsi.saved.model import NOBODY, Counts, SavedModel
 
@@ -143,6 +143,8 @@ class FilePrediction:
         self.where = str(reading.path)
         self.tally = Tally()
         self.notes: list[str] = []
+        if reading.text and not isinstance(model.features, FittedText):
+            raise ClustPSIError("--text is for models of texts, and this model reads other features: leave it away")
         self._is_npz = kind_of(reading.path) == "npz"
         columns = self._columns()
         self._label = self._label_column(columns)
