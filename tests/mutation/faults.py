@@ -1208,9 +1208,9 @@ faults(
     "datasets/table_files.py",
     "tests/datasets/test_table_files.py",
     ("table-files-commas-only", "for candidate in SEPARATORS:", "for candidate in SEPARATORS[:1]:"),
-    ("table-files-fewest-cells", "if (fitting, width) > best:", "if (fitting, -width) > best:"),
-    ("table-files-decimal-comma-everywhere", 'sep != "," and commas and not any(', "commas and any("),
-    ("table-files-no-decimal-comma", '"," if _has_decimal_commas(sep, records[1:]) else "."', '"."'),
+    ("table-files-fewest-cells", "if (fitting, alike, width) > best:", "if (fitting, alike, -width) > best:"),
+    ("table-files-decimal-comma-in-spite-of-points", "if commas and not proof:", "if commas:"),
+    ("table-files-no-decimal-comma", 'return ",", "thousands", []', 'return ".", "thousands", []'),
     ("table-files-spaces-kept", '"skipinitialspace": True,', ""),
     ("table-files-arrow-unchecked", "table.validate(full=True)", "table.validate()"),
     (
@@ -1231,12 +1231,12 @@ faults(
 faults(
     "datasets/labels.py",
     "tests/datasets/test_tables.py tests/test_diagnosis.py",
-    ("labels-blank-is-a-label", "if (name := str(found[place])).strip():", "if name := str(found[place]):"),
+    ("labels-blank-is-a-label", "if (name := name_of(found[place])).strip():", "if name := name_of(found[place]):"),
     ("labels-sorted-as-texts", "key=found.__getitem__)", "key=lambda place: str(found[place]))"),
     (
         "labels-rows-counted-without-the-omitted",
-        'getattr(values, "index", np.arange(len(codes)))',
-        "np.arange(len(codes))",
+        "row = int(values.index[place]) + 1",
+        "row = place + 1",
     ),
     ("labels-rare-is-at-most", "minlength=len(names)) < least", "minlength=len(names)) <= least"),
     ("labels-same-column-twice", "if len(set(named)) < len(named):", "if False:"),
@@ -1250,7 +1250,7 @@ faults(
     ("counts-by-name-only", "if called or np.count_nonzero(sums) >= MANY:", "if called:"),
     ("counts-any-sum-is-a-total", "if called or np.count_nonzero(sums) >= MANY:", "if True:"),
     ("counts-total-rows-stay", "if row is not None:", "if False:"),
-    ("counts-index-forgotten", "if is_named else None)", "if False else None)"),
+    ("counts-index-forgotten", "is_named = index is not None and", "is_named = False and"),
 )
 faults(
     "features/written.py",
