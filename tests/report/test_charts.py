@@ -16,7 +16,7 @@ from clustpsi.methods import method_types
 from clustpsi.report import charts, look, style
 from clustpsi.report.charts import Curve, Silhouettes
 
-NAMES = ["<b>bold</b>", "</script><script>alert(1)</script>", "%{x}", "a&b", "a&b", "12"]
+NAMES = ["<b>bold</b>", "</script><script>alert(1)</script>", "%{x}", "a&b", "a&amp;b", "12"]
 CLASSES = ["<i>cat</i>", "dog", "2020-01-01"]
 COUNTS = np.array([[9, 1, 0], [8, 1, 2], [0, 7, 1], [1, 9, 0], [0, 1, 300], [1, 0, 70_000]])
 METHODS = list(method_types())
