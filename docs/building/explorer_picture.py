@@ -23,7 +23,10 @@ if __name__ == "__main__":
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as explorer:
             assert explorer.stdout is not None
             address = explorer.stdout.readline().removeprefix("open ").strip()
-            browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            browser = driver.chromium.launch(
+                executable_path=shutil.which("chromium-headless-shell") or shutil.which("chromium"),
+                args=["--no-sandbox"],
+            )
             page = browser.new_page(viewport={"width": 1280, "height": 860})
             page.goto(f"{address}&{SHOWN}")
             page.locator("#chart-sizes .bars path").first.wait_for(state="attached", timeout=PATIENCE)

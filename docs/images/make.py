@@ -23,7 +23,9 @@ PATIENCE = 240_000  # milliseconds
 def photograph(report: Path) -> Image.Image:
     """The report's answer, its heat map and its learning curves, below each other."""
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium-headless-shell") or shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": WIDTH, "height": 900})
         page.goto(report.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached", timeout=PATIENCE)
