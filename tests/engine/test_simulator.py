@@ -269,6 +269,14 @@ def test_written_out_softmax_regression_is_the_general_program(federation: Feder
     assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
 
 
+def test_the_loss_of_large_batches_has_all_their_rows(federation: Federation) -> None:
+    written_out, general = simulate(federation, batch_size=150), simulate(federation, batch_size=150, lanes=1)
+    order = Train(EVERYBODY, general.initial(0))
+    ours, theirs = written_out.serve(order, 1), general.serve(order, 1)
+    assert max(len(rows) for rows in federation.train) > 64
+    np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-5)
+
+
 @pytest.mark.parametrize("model", ["logistic", "mlp"])
 def test_only_small_softmax_regression_on_floats_is_written_out(model: str) -> None:
     small, wide = make_federation([20, 20, 20]), make_federation([20, 20, 20], features=400)

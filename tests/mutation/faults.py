@@ -772,7 +772,7 @@ faults(
     "-k not words and not texts",
     ("softmax-exp-of-the-least-not-zero", "(LEAST if x < LEAST else x)", "x"),
     ("softmax-exp-rough", "(R3 * r + R2) * (r * r)", "R2 * (r * r)"),
-    ("softmax-exp-as-its-caller", "fastmath=False)", 'fastmath={"reassoc"})'),
+    ("softmax-exp-as-its-caller", "fastmath=False)", 'fastmath={"reassoc", "nsz"})'),
     ("softmax-loss-without-later-rows", "for first_of in range(0, n, LOGS):", "for first_of in range(0, 1, LOGS):"),
     ("softmax-prior-not-in-training", "* scale[c] + log_prior[c]", "* scale[c]"),
     ("softmax-trains-everything", "gradient[i] *= trains[i]", "gradient[i] *= ONE"),
