@@ -91,7 +91,9 @@ def measure(case: str, peers: list[str], turns: int, patience: float, data_dir: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="case", help=", ".join(cases.CASES))
-    parser.add_argument("--peers", nargs="+", choices=report.TITLES, default=list(report.TITLES), help="default: all")
+    parser.add_argument(
+        "--peers", nargs="+", choices=report.TITLES, default=list(report.TITLES), help="beside ours (default: all)"
+    )
     parser.add_argument("--cores", type=int, default=1, help="to which all are pinned (default: 1)")
     parser.add_argument("--turns", type=int, help="rounds of each peer after the first (default: the case's own)")
     parser.add_argument("--patience", type=float, default=300, help="seconds to wait for a round (default: 300)")
@@ -109,7 +111,8 @@ def main() -> None:
             parser.error(f"there is no case {name}: choose from {', '.join(cases.CASES)}")
     allowed = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, allowed[-options.cores :])  # what is started from here inherits it
-    peers = [report.OURS, LOOP] if options.quick else options.peers
+    others = [LOOP] if options.quick else [name for name in options.peers if name != report.OURS]
+    peers = [report.OURS, *others]  # ours is what all are compared with
     records = Records(options.output)
     records.add(machine=machine(options.cores))
     try:
