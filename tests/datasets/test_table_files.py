@@ -310,11 +310,11 @@ def test_points_of_decimals_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_digits_with_a_leading_zero_are_codes_wherever_they_stand(ending: str, encoding: str, tmp_path: Path) -> None:
-    rows = [f"{10 + row},0.5,{row},00:30" for row in range(70_000)]
+    rows = [f"{10 + row},0.5,{row},00:30" for row in range(20_000)]
     plain, path = tmp_path / "plain.csv", tmp_path / "t.csv"
     plain.write_text(ending.join(["a,b,c,t", *rows, ""]), encoding=encoding)
     assert [dtype.kind for dtype in read_table(plain).dtypes[:3]] == ["i", "f", "i"]
-    for place in (0, 40_000, 69_999):
+    for place in (0, 15_000, 19_999):
         for cell, beside in (("007", "007"), (' "007" ', "007"), ("0", 0)):
             there = [*rows[:place], f"{cell},0.5,01.5,00:30", *rows[place + 1 :]]
             path.write_text(ending.join(["a,b,c,t", *there]), encoding=encoding)
