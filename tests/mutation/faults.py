@@ -158,7 +158,7 @@ faults(
 faults(
     "experiments/advice.py",
     "tests/experiments/test_advice.py",
-    ("advice-from-validation-rows", '& (runs["validation"] != True)', ""),
+    ("advice-from-validation-rows", '& ~runs["validation"].eq(True)', ""),
     ("advice-from-different-settings", 'check_comparable(group, f"the runs on {dataset}")', "pass"),
 )
 faults(

@@ -168,7 +168,7 @@ def _known_runs(runs: pd.DataFrame) -> pd.DataFrame:
     Runs on validation rows do not count; of the others, those on one data set must be comparable.
     """
     names = {method_spec(make_method(name)): name for choices in KINDS.values() for name in choices}
-    runs = runs[(runs["status"] == "finished") & runs["agg_method"].isin(names) & (runs["validation"] != True)]  # noqa: E712
+    runs = runs[(runs["status"] == "finished") & runs["agg_method"].isin(names) & ~runs["validation"].eq(True)]
     for dataset, group in runs.groupby("dataset", sort=False):
         check_comparable(group, f"the runs on {dataset}")
     runs = runs.assign(agg_method=runs["agg_method"].map(names)).astype({"num_clients": float})
