@@ -4,7 +4,7 @@ Training and diagnosis both read tables with this module, so that they agree and
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,10 +47,12 @@ def assign_parts(
     client: Name | None = None,
     text: Name | Sequence[Name] = (),
     drop: Name | Sequence[Name] = (),
+    is_part: bool = False,
 ) -> tuple["pd.DataFrame", Parts]:
     """Check that the named columns exist and differ; return the table with texts as names and rows counted from 0.
 
-    A named index level becomes a column; the rest of the index is dropped.
+    A named index level becomes a column; the rest of the index is dropped.  With ``is_part``, a column to drop may be
+    one that only other parts have.
     """
     parts = Parts(
         None if label is None else str(label),
@@ -68,6 +70,9 @@ def assign_parts(
     levels = [level for level in table.index.names if level is not None and str(level) in named]
     table = table.reset_index(level=levels) if levels else table
     table = table.reset_index(drop=True).set_axis([str(column) for column in table.columns], axis=1)
+    if is_part:
+        parts = replace(parts, drop=tuple(name for name in parts.drop if name in table.columns))
+        named = parts.columns
     check_header(where, list(table.columns), named)
     if len(set(named)) < len(named):
         twice = next(each for each in named if named.count(each) > 1)

@@ -144,7 +144,7 @@ def from_table(
     else:
         raise ClustPSIError("sep and no_header say how a CSV file is read, and a data frame has been read already")
     where = name or "the table" if path is None else str(path)
-    frame, parts = assign_parts(frame, where, label=label, client=client, text=text, drop=drop)
+    frame, parts = assign_parts(frame, where, label=label, client=client, text=text, drop=drop, is_part=is_part)
     return _from_frame(frame, name or ("table" if path is None else path.name), where, parts, labels, like)
 
 

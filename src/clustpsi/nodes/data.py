@@ -1,6 +1,6 @@
 """A node's rows: its own file or, to try a federation on one machine, its part of a data set."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from clustpsi.datasets.base import Dataset
-from clustpsi.datasets.files import user_path
-from clustpsi.datasets.table_files import kind_of, read_table
 from clustpsi.datasets.tables import from_table
 from clustpsi.errors import ClustPSIError
 from clustpsi.features import ArrayFeatures, TableFeatures, TextFeatures
@@ -81,29 +79,16 @@ def from_file(path: str | Path, name: str | None = None, **reading: Any) -> Node
     """A node's own file; ``reading`` are arguments of :func:`~clustpsi.datasets.tables.from_table`."""
     if reading.get("min_class") is not None:
         raise ClustPSIError("--min-class needs all rows in one place to know which classes are rare: leave it out")
-    dataset = _part(path, reading)
+    dataset = from_table(path, is_part=True, **reading)
     if len(dataset.labels) < 2:
         raise ClustPSIError(f"{path} has a single row: a node needs at least 2, one to train and one to test on")
     reread = None
     if isinstance(dataset.features, TableFeatures) and dataset.columns:
 
         def reread(features: TableFeatures) -> Dataset:
-            return _part(path, reading, features)
+            return from_table(path, is_part=True, like=features, **reading)
 
     return NodeData(name or Path(path).stem, dataset, reread=reread)
-
-
-def _part(path: str | Path, reading: Mapping[str, Any], like: TableFeatures | None = None) -> Dataset:
-    """A node's rows; a column to drop may be one that only other nodes have."""
-    drop, file = reading.get("drop", ()), user_path(path)
-    drop = (drop,) if isinstance(drop, str) else tuple(drop)
-    if not drop or kind_of(file) == "npz":
-        return from_table(path, is_part=True, like=like, **reading)
-    frame = read_table(file, sep=reading.get("sep"), no_header=reading.get("no_header", False))
-    there = {str(name) for name in (*frame.columns, *frame.index.names)}
-    own = {key: value for key, value in reading.items() if key not in ("sep", "no_header", "drop")}
-    own["drop"] = [name for name in drop if name in there or not name.strip()]
-    return replace(from_table(frame, name=str(file), is_part=True, like=like, **own), name=file.name)
 
 
 def share(federation: Federation, client: int) -> NodeData:
