@@ -83,8 +83,8 @@ def test_every_model_is_covered():
         (3, 4, 7, True, None),
         (3, 4, 8, True, None),
         (3, 4, 7, False, None),
-        (32, 33, 7, False, None),
-        (32, 33, 7, False, "patches"),
+        (32, 33, 44, False, None),
+        (33, 32, 7, False, "patches"),
     ],
 )
 def test_convolution_equals_the_native_one_with_its_gradients(channels, features, height, pooled, form):

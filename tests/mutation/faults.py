@@ -167,6 +167,18 @@ faults(
     ("own-words-without-padding", "has[PADDING] = True", "has[PADDING] |= False"),
 )
 faults(
+    "models/winograd.py",
+    "tests/models/test_models.py -k convolution",
+    ("winograd-result-transform", "0.5 * odd_near + 2 * odd_far + f", "0.5 * odd_near + 2 * odd_far"),
+    ("winograd-kernel-back", "1 / 3 * (far - near) + f", "1 / 3 * (far + near) + f"),
+    ("winograd-cotangent", "a + 0.5 * c, a + 2 * c", "a + 0.5 * c, a + c"),
+    ("winograd-edge-of-images", "if 0 <= line < height and", "if 0 <= line and"),
+    ("winograd-last-squares", "(number + ROWS - 1) // ROWS * ROWS", "number // ROWS * ROWS"),
+    ("winograd-kernel-not-turned", "kernel[::-1, ::-1].swapaxes(2, 3)", "kernel.swapaxes(2, 3)"),
+    ("winograd-gradient-of-the-last-squares", "inputs, outputs, number, first)", "inputs, outputs, number, 0)"),
+    ("winograd-channels-not-filled", "_filled(kernel, CHANNELS, CHANNELS)", "_filled(kernel, 1, 1)"),
+)
+faults(
     "engine/softmax_regression.py",
     "tests/engine/test_training.py tests/engine/test_simulator.py",
     ("softmax-of-equals-the-last", "if logits[c] > logits[best]:", "if logits[c] >= logits[best]:"),

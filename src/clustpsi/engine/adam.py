@@ -5,7 +5,6 @@ divides while memory waits, and waits for memory while it could divide (docs/ben
 compiles is called from inside XLA's program instead.
 """
 
-import ctypes
 from functools import lru_cache
 from math import sqrt
 from typing import Any, NamedTuple
@@ -13,9 +12,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numba import carray, cfunc, njit, types  # type: ignore[attr-defined]
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
+
+from clustpsi.xla_calls import (
+    ARGUMENTS,
+    RESULT_COUNT,
+    RESULTS,
+    asks_for_version,
+    called_by_xla,
+    floats,
+    register,
+    structure,
+    words,
+)
 
 ADAM = {"b1": 0.9, "b2": 0.999, "eps": 1e-8}
 B1, B2 = np.float32(ADAM["b1"]), np.float32(ADAM["b2"])
@@ -23,12 +32,6 @@ REST1, REST2 = np.float32(1 - ADAM["b1"]), np.float32(1 - ADAM["b2"])
 
 Tree = Any  # of arrays
 TARGET = "clustpsi_adam"
-
-# Words (of 8 bytes) of the structures with which XLA calls other programs, xla/ffi/api/c_api.h.
-EXTENSION, API, ARGUMENTS, RESULTS, RESULT_COUNT = 1, 2, 9, 14, 12  # of the call
-DATA, RANK, LENGTHS = 3, 4, 5  # of an array
-METADATA, VERSION_IN_METADATA, VERSION_IN_API = 3, 3, 4
-OLDEST = 1 << 32  # version 0.1 of the interface, that of JAX 0.7, which does not say its own when it asks for ours
 
 
 class State(NamedTuple):
@@ -79,34 +82,10 @@ def _compiled_update(
 
 @lru_cache
 def _register() -> None:
-    capsule = ctypes.pythonapi.PyCapsule_New
-    capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    jax.ffi.register_ffi_target(TARGET, capsule(_called_by_xla.address, None, None), platform="cpu")
+    register(TARGET, _adam)
 
 
 # ------------------------------------------------------------------------------------------------ what Numba compiles
-
-
-def _as_pointer(_, address):  # type: ignore[no-untyped-def]
-    """A number as a pointer, which Numba's own functions do not make."""
-    return types.voidptr(address), lambda _, builder, __, values: builder.inttoptr(values[0], cgutils.voidptr_t)
-
-
-_pointer: Any = intrinsic(_as_pointer)
-
-
-@njit
-def _words(address, number):  # type: ignore[no-untyped-def]
-    return carray(_pointer(address), number, np.int64)
-
-
-@njit
-def _floats(array):  # type: ignore[no-untyped-def]
-    """One of XLA's arrays, flat."""
-    words, size = _words(array, 6), 1
-    for length in _words(words[LENGTHS], words[RANK]):
-        size *= length
-    return carray(_pointer(words[DATA]), size, np.float32)
 
 
 @njit(error_model="numpy", fastmath={"contract"})  # a check of the divisor would keep it from using vector registers
@@ -119,23 +98,21 @@ def _pass(parameters, first, second, gradient, slope, eps):  # type: ignore[no-u
         parameters[i] += slope * m / (sqrt(v) + eps)
 
 
-@cfunc(types.int64(types.voidptr), cache=True)
-def _called_by_xla(call):  # type: ignore[no-untyped-def]
+@called_by_xla
+def _adam(call):  # type: ignore[no-untyped-def]
     """Results are where the first arguments were: parameters, first and second moments; then gradient, slope, eps.
 
     Models side by side come with a slope and an epsilon each.
     """
-    call = carray(call, 16, np.int64)
-    if call[EXTENSION]:  # XLA asks for which version of its interface this was made: what is read here is in all
-        metadata = _words(_words(call[EXTENSION], 4)[METADATA], 4)
-        metadata[VERSION_IN_METADATA] = _words(call[API], 5)[VERSION_IN_API] if call[API] else OLDEST
+    call = structure(call)
+    if asks_for_version(call):
         return 0
     number = call[RESULT_COUNT] // 3
-    results, arguments = _words(call[RESULTS], 3 * number), _words(call[ARGUMENTS], 4 * number + 2)
-    slope, eps = _floats(arguments[4 * number]), _floats(arguments[4 * number + 1])
+    results, arguments = words(call[RESULTS], 3 * number), words(call[ARGUMENTS], 4 * number + 2)
+    slope, eps = floats(arguments[4 * number]), floats(arguments[4 * number + 1])
     for i in range(number):
-        parameters, first = _floats(results[i]), _floats(results[number + i])
-        second, gradient = _floats(results[2 * number + i]), _floats(arguments[3 * number + i])
+        parameters, first = floats(results[i]), floats(results[number + i])
+        second, gradient = floats(results[2 * number + i]), floats(arguments[3 * number + i])
         size = parameters.size // slope.size
         for j in range(slope.size):
             own = slice(j * size, (j + 1) * size)

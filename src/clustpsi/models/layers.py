@@ -1,7 +1,6 @@
 """The parts that the models share, in the form that is fastest to train on a CPU."""
 
 import math
-from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -18,16 +17,8 @@ BATCH_NORM_EPSILON = 1e-5
 FORMS = ("patches", "winograd")
 # With fewer channels, in or out, the transforms cost more than the multiplications they save.
 WINOGRAD_CHANNELS = 32
-# Winograd's squares are 4 x 4 results large.
-SQUARE = 4
-# Polynomials are evaluated at 0, at plus and minus these two, and at infinity.  With 1 and 2, as is usual, rounding
-# errors are three to four times as large.
-NEAR, FAR = math.sqrt(0.5), math.sqrt(2)
 # Numbers in a vector register.
 VECTOR = 16
-# Images are worked on a few at a time: as many as have so many bytes, so that what becomes of them (2.25 times as many)
-# is still in the processor's cache when it is used.
-BYTES_AT_A_TIME = 2**19
 
 
 def pixels(x: jax.Array) -> jax.Array:
@@ -69,9 +60,9 @@ def convolution(x: jax.Array, kernel: jax.Array, form: str | None = None) -> jax
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     if (form or usual_form(kernel.shape[2], kernel.shape[3], last=False)) == "patches":
         return patch_convolution(x, kernel)
-    _, height, width, _ = x.shape
-    whole = jnp.pad(x, ((0, 0), (0, -height % SQUARE), (0, -width % SQUARE), (0, 0)))
-    return winograd_convolution(whole, kernel)[:, :height, :width]
+    from clustpsi.models.winograd import winograd_convolution  # few models need it, and it has to be compiled
+
+    return winograd_convolution(x, kernel)
 
 
 def patch_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -153,119 +144,9 @@ rows_together.defvjp(
 )
 
 
-@jax.custom_vjp
-def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """The convolution by Winograd's minimal filtering F(4 x 4, 3 x 3); height and width are multiples of 4.
-
-    A square of 4 x 4 results takes 36 multiplications per pair of channels instead of 144: the 6 x 6 pixels under it,
-    the kernel and the result each go through a small linear transform, and in between each of the 36 transformed
-    positions is a matrix product over the channels.
-    """
-    weights = _transformed_kernel(kernel)
-
-    def convolve(block: jax.Array) -> jax.Array:
-        rows, height, width, _ = block.shape
-        squares = rows, height // SQUARE, width // SQUARE, -1
-        products = [
-            [(pixels @ w).reshape(squares) for pixels, w in zip(*line, strict=True)]
-            for line in zip(_transformed_input(block), weights, strict=True)
-        ]
-        lines = [_interleaved(_transform_result(line), axis=3) for line in products]
-        return _interleaved(_transform_result(lines), axis=2)
-
-    convolved: jax.Array = lax.map(convolve, _blocks(x, _images_at_a_time(x, kernel)))
-    return convolved.reshape(*x.shape[:3], -1)
-
-
-def _winograd_forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return winograd_convolution(x, kernel), (x, kernel)
-
-
-def _winograd_backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The input's gradient is a convolution too; the kernel's goes through the transforms in the other direction."""
-    x, kernel = inputs
-
-    def add_block(total: jax.Array, block: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        x, cotangent = block
-        lines = zip(_transformed_input(x), _transformed_cotangent(cotangent), strict=True)
-        return total + jnp.stack([jnp.stack([a.T @ b for a, b in zip(*line, strict=True)]) for line in lines]), None
-
-    zero = jnp.zeros(jax.eval_shape(_transformed_kernel, kernel).shape, kernel.dtype)
-    images = _images_at_a_time(x, kernel)
-    to_weights, _ = lax.scan(add_block, zero, (_blocks(x, images), _blocks(cotangent, images)))
-    (to_kernel,) = jax.linear_transpose(_transformed_kernel, kernel)(to_weights)
-    return winograd_convolution(cotangent, kernel[::-1, ::-1].swapaxes(2, 3)), to_kernel
-
-
-winograd_convolution.defvjp(_winograd_forward, _winograd_backward)
-
-
 def computed_once(x: jax.Array) -> jax.Array:
     """A hint to XLA not to fuse what leads to ``x`` into each of its uses."""
     return jnp.asarray(lax.optimization_barrier(x))  # type: ignore[no-untyped-call]
-
-
-def _images_at_a_time(x: jax.Array, kernel: jax.Array) -> int:
-    _, height, width, _ = x.shape
-    return max(1, BYTES_AT_A_TIME // (height * width * max(kernel.shape[2:]) * x.dtype.itemsize))
-
-
-def _blocks(x: jax.Array, images: int) -> jax.Array:
-    """So many images at a time, or fewer if the batch cannot be divided so."""
-    size = math.gcd(x.shape[0], images)
-    return x.reshape(-1, size, *x.shape[1:])
-
-
-def _transformed_kernel(kernel: jax.Array) -> jax.Array:
-    """6, 6, channels in, channels out; sums, because XLA is slow at products with so small matrices."""
-
-    def transform(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
-        near, far = (a + c / 2) / -1.5, (a + 2 * c) / 6
-        odd_near, odd_far = b * (NEAR / -1.5), b * (FAR / 6)
-        return jnp.stack([a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, c])
-
-    return transform(*transform(*kernel.swapaxes(0, 1)).swapaxes(0, 1))
-
-
-def _transformed_input(x: jax.Array) -> list[list[jax.Array]]:
-    """6 x 6 matrices (squares, channels)."""
-    channels = x.shape[-1]
-    padded = computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
-
-    def transform(pixels: jax.Array, axis: int) -> list[jax.Array]:
-        end = pixels.shape[axis] - 5
-        a, b, c, d, e, f = (lax.slice_in_dim(pixels, i, end + i, SQUARE, axis) for i in range(6))
-        near, far = e - 2 * c, e - c / 2
-        odd_near, odd_far = NEAR * (d - 2 * b), FAR * (d - b / 2)
-        return [a - 2.5 * c + e, near + odd_near, near - odd_near, far + odd_far, far - odd_far, b - 2.5 * d + f]
-
-    lines = map(computed_once, transform(padded, axis=1))
-    return [[position.reshape(-1, channels) for position in transform(line, axis=2)] for line in lines]
-
-
-def _transform_result(six: Sequence[jax.Array]) -> list[jax.Array]:
-    a, b, c, d, e, f = six
-    near, far, odd_near, odd_far = b + c, d + e, NEAR * (b - c), FAR * (d - e)
-    return [a + near + far, odd_near + odd_far, near / 2 + 2 * far, odd_near / 2 + 2 * odd_far + f]
-
-
-def _interleaved(four: Sequence[jax.Array], axis: int) -> jax.Array:
-    """Every fourth line or column of images is one of the four."""
-    images = jnp.stack(list(map(computed_once, four)), axis=axis)
-    return images.reshape(*images.shape[: axis - 1], -1, *images.shape[axis + 1 :])
-
-
-def _transformed_cotangent(y: jax.Array) -> list[list[jax.Array]]:
-    """6 x 6 matrices (squares, features), by the transpose of the result's transform."""
-    features = y.shape[-1]
-
-    def transform(results: jax.Array, axis: int) -> list[jax.Array]:
-        a, b, c, d = (lax.slice_in_dim(results, i, None, SQUARE, axis) for i in range(SQUARE))
-        near, far, odd_near, odd_far = a + c / 2, a + 2 * c, NEAR * (b + d / 2), FAR * (b + 2 * d)
-        return [a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, d]
-
-    lines = map(computed_once, transform(computed_once(y), axis=1))
-    return [[position.reshape(-1, features) for position in transform(line, axis=2)] for line in lines]
 
 
 class Conv(nn.Module):

@@ -1,0 +1,401 @@
+"""Convolutions by Winograd's minimal filtering F(4 x 4, 3 x 3), on the CPU (Lavin and Gray, arXiv:1509.09308).
+
+A square of 4 x 4 results takes 36 multiplications per pair of channels instead of 144: the 6 x 6 pixels under it, the
+kernel and the result each go through a small linear transform, and in between each of the 36 transformed positions is a
+matrix product over the channels.
+
+XLA would go over memory many times for the transforms.  So these are loops that Numba compiles: a few squares at a time
+are transformed, multiplied and transformed back while they are in the processor's cache.  Vector registers are written
+out (:class:`Lanes`), because the compiler finds no use for them in such loops by itself.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from clustpsi.xla_calls import (
+    ARGUMENTS,
+    RESULTS,
+    address,
+    asks_for_version,
+    called_by_xla,
+    lengths,
+    register,
+    structure,
+    words,
+)
+
+# Results and pixels along the side of a square, and positions that they are transformed to.
+SQUARE, PIXELS, POSITIONS = 4, 6, 36
+# Squares that are worked on at a time: what becomes of them should stay in the cache.
+AT_A_TIME = 64
+# Channels are filled up to a multiple of this.
+CHANNELS = 32
+# Polynomials are evaluated at 0, at plus and minus these two, and at infinity.  With 1 and 2, as is usual, rounding
+# errors are three to four times as large.
+NEAR, FAR = math.sqrt(0.5), math.sqrt(2)
+# Numbers in a vector register, and rows of a product that are summed at a time, in two registers each.
+LANES, ROWS = (16, 8) if binding.get_host_cpu_features().get("avx512f") else (8, 4)
+BYTES = 4  # of a number
+
+
+@jax.custom_vjp
+def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """The 3 x 3 convolution with zero padding to the same size.
+
+    Parameters
+    ----------
+    x
+        Rows, height, width, channels.
+    kernel
+        3, 3, channels in, channels out.
+    """
+    _, height, width, _ = x.shape
+    features = kernel.shape[3]
+    whole = _filled(x, SQUARE, SQUARE, CHANNELS)
+    matrices = _filled(kernel, CHANNELS, CHANNELS)
+    inputs, outputs = matrices.shape[2:]
+    shapes = [(*whole.shape[:3], outputs), *_room(inputs, outputs)]
+    convolved: jax.Array = _called("clustpsi_convolution", shapes, whole, matrices)
+    return convolved[:, :height, :width, :features]
+
+
+def _forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return winograd_convolution(x, kernel), (x, kernel)
+
+
+def _backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The input's gradient is a convolution too; the kernel's goes through the transforms in the other direction."""
+    x, kernel = inputs
+    channels, features = kernel.shape[2:]
+    whole, results = (_filled(each, SQUARE, SQUARE, CHANNELS) for each in (x, cotangent))
+    shapes = [(3, 3, whole.shape[3], results.shape[3]), *_room(whole.shape[3], results.shape[3])]
+    to_kernel = _called("clustpsi_convolution_gradient", shapes, whole, results)
+    return winograd_convolution(cotangent, kernel[::-1, ::-1].swapaxes(2, 3)), to_kernel[:, :, :channels, :features]
+
+
+winograd_convolution.defvjp(_forward, _backward)
+
+
+def _filled(array: jax.Array, *multiples: int) -> jax.Array:
+    """With zeros at the end of its last axes, so that their lengths are multiples of these."""
+    first = array.ndim - len(multiples)
+    ends = [-length % multiple for length, multiple in zip(array.shape[first:], multiples, strict=True)]
+    return jnp.pad(array, [(0, 0)] * first + [(0, end) for end in ends]) if any(ends) else array
+
+
+def _room(inputs: int, outputs: int) -> list[tuple[int, ...]]:
+    """Of what the loops work on: kernel, pixels and results, transformed."""
+    return [(POSITIONS, inputs, outputs), (POSITIONS, AT_A_TIME, inputs), (POSITIONS, AT_A_TIME, outputs)]
+
+
+def _called(name: str, shapes: list[tuple[int, ...]], *arguments: jax.Array) -> Any:
+    _register()
+    results: list[Any] = [jax.eval_shape(partial(jnp.zeros, shape)) for shape in shapes]
+    return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arguments)[0]
+
+
+@lru_cache
+def _register() -> None:
+    register("clustpsi_convolution", _convolution)
+    register("clustpsi_convolution_gradient", _convolution_gradient)
+
+
+# --------------------------------------------------------------------------------------- the transforms of one line
+
+
+class Lanes:
+    """Numbers side by side in a vector register, in a program that is being written."""
+
+    type = ir.VectorType(ir.FloatType(), LANES)
+    zero = ir.Constant(type, [ir.Constant(ir.FloatType(), 0.0)] * LANES)
+
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
+        self.builder, self.value = builder, value
+
+    def __add__(self, other: "Lanes") -> "Lanes":
+        return Lanes(self.builder, self.builder.fadd(self.value, other.value, flags=("contract",)))
+
+    def __sub__(self, other: "Lanes") -> "Lanes":
+        return Lanes(self.builder, self.builder.fsub(self.value, other.value, flags=("contract",)))
+
+    def __rmul__(self, factor: float) -> "Lanes":
+        same = ir.Constant(self.type, [ir.Constant(ir.FloatType(), float(np.float32(factor)))] * LANES)
+        return Lanes(self.builder, self.builder.fmul(same, self.value, flags=("contract",)))
+
+
+def transformed_pixels(a: Lanes, b: Lanes, c: Lanes, d: Lanes, e: Lanes, f: Lanes) -> list[Lanes]:
+    near, far = e - 2 * c, e - 0.5 * c
+    odd_near, odd_far = NEAR * (d - 2 * b), FAR * (d - 0.5 * b)
+    return [a - 2.5 * c + e, near + odd_near, near - odd_near, far + odd_far, far - odd_far, b - 2.5 * d + f]
+
+
+def transformed_kernel(a: Lanes, b: Lanes, c: Lanes) -> list[Lanes]:
+    near, far = -2 / 3 * a - 1 / 3 * c, 1 / 6 * a + 1 / 3 * c
+    odd_near, odd_far = -2 / 3 * NEAR * b, 1 / 6 * FAR * b
+    return [a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, c]
+
+
+def results(a: Lanes, b: Lanes, c: Lanes, d: Lanes, e: Lanes, f: Lanes) -> list[Lanes]:
+    near, far, odd_near, odd_far = b + c, d + e, NEAR * (b - c), FAR * (d - e)
+    return [a + near + far, odd_near + odd_far, 0.5 * near + 2 * far, 0.5 * odd_near + 2 * odd_far + f]
+
+
+def to_results(a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> list[Lanes]:
+    """The transpose of :func:`results`."""
+    near, far, odd_near, odd_far = a + 0.5 * c, a + 2 * c, NEAR * (b + 0.5 * d), FAR * (b + 2 * d)
+    return [a, near + odd_near, near - odd_near, far + odd_far, far - odd_far, d]
+
+
+def to_kernel(a: Lanes, b: Lanes, c: Lanes, d: Lanes, e: Lanes, f: Lanes) -> list[Lanes]:
+    """The transpose of :func:`transformed_kernel`."""
+    near, far = b + c, d + e
+    odd = -2 / 3 * NEAR * (b - c) + 1 / 6 * FAR * (d - e)
+    return [a - 2 / 3 * near + 1 / 6 * far, odd, 1 / 3 * (far - near) + f]
+
+
+# ---------------------------------------------------------------------------------------------- what LLVM is told
+
+
+def _number(value: int) -> ir.Constant:
+    return ir.Constant(ir.IntType(64), value)
+
+
+def _in_both_directions(transform: Callable[..., list[Lanes]], side: int) -> Any:
+    """A square of side x side vectors, of which every line and then every column is transformed.
+
+    Parameters of what is compiled
+    ------------------------------
+    addresses
+        Where a table of the vectors' addresses is.
+    offset
+        Bytes that are added to all of them, and to the first of the results.
+    into
+        Where the first of the results goes.
+    line, column
+        Bytes between two of its lines and columns.
+    """
+
+    def write(_: Any, builder: ir.IRBuilder, __: Any, arguments: Any) -> ir.Value:
+        addresses, offset, into, line, column = arguments
+        pointer = Lanes.type.as_pointer()
+        table = builder.inttoptr(addresses, ir.IntType(64).as_pointer())
+
+        def load(place: int) -> Lanes:
+            own = builder.add(builder.load(builder.gep(table, [_number(place)])), offset)
+            return Lanes(builder, builder.load(builder.inttoptr(own, pointer), align=BYTES))
+
+        lines = [transform(*(load(side * i + j) for j in range(side))) for i in range(side)]
+        columns = [transform(*each) for each in zip(*lines, strict=True)]
+        start = builder.add(into, offset)
+        for j, each in enumerate(columns):
+            for i, vector in enumerate(each):
+                place = builder.add(builder.mul(line, _number(i)), builder.mul(column, _number(j)))
+                to = builder.inttoptr(builder.add(start, place), pointer)
+                builder.store(vector.value, to, align=BYTES)
+        return ir.Constant(ir.IntType(64), 0)
+
+    def typed(_: Any, addresses: Any, offset: Any, into: Any, line: Any, column: Any) -> Any:
+        return types.intp(*[types.intp] * 5), write
+
+    return intrinsic(typed)
+
+
+_transform_pixels = _in_both_directions(transformed_pixels, PIXELS)
+_transform_kernel = _in_both_directions(transformed_kernel, 3)
+_transform_back = _in_both_directions(results, PIXELS)
+_transform_cotangent = _in_both_directions(to_results, SQUARE)
+_transform_kernel_back = _in_both_directions(to_kernel, PIXELS)
+
+
+def _product_of_a_few_rows(_, a, row, step, b, steps, total, width, add):  # type: ignore[no-untyped-def]
+    """Rows of a product that fit into registers: ROWS of them, two vectors each; the sum runs over the steps.
+
+    ``a`` is a matrix whose rows and steps are so many bytes apart; a step of ``b`` and a row of ``total`` have so much
+    ``width``.  Either what is there is added to, or it is written over.
+    """
+
+    def write(_: Any, builder: ir.IRBuilder, __: Any, arguments: Any) -> ir.Value:
+        a, row, step, b, steps, total, width, add = arguments
+        vector, number = Lanes.type.as_pointer(), ir.FloatType().as_pointer()
+        cells = [(i, j) for i in range(ROWS) for j in range(2)]
+
+        def at(base: ir.Value, stride: ir.Value, times: int, beyond: int = 0) -> ir.Value:
+            return builder.add(builder.add(base, builder.mul(stride, _number(times))), _number(beyond * LANES * BYTES))
+
+        places = {(i, j): builder.inttoptr(at(total, width, i, j), vector) for i, j in cells}
+        rows = [at(a, row, i) for i in range(ROWS)]
+        with builder.if_else(builder.icmp_signed("!=", add, _number(0))) as (there, over):
+            with there:
+                loaded = {cell: builder.load(places[cell], align=BYTES) for cell in cells}
+                from_there = builder.block
+            with over:
+                from_over = builder.block
+        sums = {}
+        for cell in cells:
+            sums[cell] = builder.phi(Lanes.type)
+            sums[cell].add_incoming(loaded[cell], from_there)
+            sums[cell].add_incoming(Lanes.zero, from_over)
+
+        before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
+        builder.branch(loop)
+        builder.position_at_end(loop)
+
+        def carried(kind: ir.Type, start: ir.Value) -> Any:
+            value = builder.phi(kind)
+            value.add_incoming(start, before)
+            return value
+
+        count, along, line = (carried(ir.IntType(64), start) for start in (_number(0), _number(0), b))
+        so_far = {cell: carried(Lanes.type, sums[cell]) for cell in cells}
+        right = [builder.load(builder.inttoptr(at(line, width, 0, j), vector), align=BYTES) for j in range(2)]
+        undefined = ir.Constant(Lanes.type, ir.Undefined)
+        first = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
+        summed = {}
+        for i in range(ROWS):
+            left = builder.load(builder.inttoptr(builder.add(rows[i], along), number), align=BYTES)
+            left = builder.insert_element(undefined, left, ir.Constant(ir.IntType(32), 0))
+            left = Lanes(builder, builder.shuffle_vector(left, undefined, first))
+            for j in range(2):
+                times = builder.fmul(left.value, right[j], flags=("contract",))
+                summed[i, j] = builder.fadd(times, so_far[i, j], flags=("contract",))
+        counted = builder.add(count, _number(1))
+        count.add_incoming(counted, loop)
+        along.add_incoming(builder.add(along, step), loop)
+        line.add_incoming(builder.add(line, width), loop)
+        for cell in cells:
+            so_far[cell].add_incoming(summed[cell], loop)
+        builder.cbranch(builder.icmp_signed("<", counted, steps), loop, after)
+        builder.position_at_end(after)
+        for cell in cells:
+            builder.store(summed[cell], places[cell], align=BYTES)
+        return _number(0)
+
+    return types.intp(*[types.intp] * 8), write
+
+
+_product_of_rows: Any = intrinsic(_product_of_a_few_rows)
+
+
+# ----------------------------------------------------------------------------------------------- what Numba compiles
+
+
+@njit
+def _product(a, row, step, b, total, rows, columns, steps, add):  # type: ignore[no-untyped-def]
+    """Of two matrices; rows and columns are multiples of what is summed at a time."""
+    width = BYTES * columns
+    for column in range(0, width, 2 * LANES * BYTES):
+        for i in range(0, rows, ROWS):
+            _product_of_rows(a + i * row, row, step, b + column, steps, total + i * width + column, width, add)
+
+
+@njit
+def _place(square, height, width):  # type: ignore[no-untyped-def]
+    """Image, line and column where a square of results starts."""
+    across = width // SQUARE
+    image, inside = divmod(square, height // SQUARE * across)
+    return image, inside // across * SQUARE, inside % across * SQUARE
+
+
+@njit
+def _pixels_of(square, x, shape, nothing, table, into):  # type: ignore[no-untyped-def]
+    """The pixels under a square of results, transformed; beyond the edge of an image there is nothing."""
+    height, width, channels = shape[1], shape[2], BYTES * shape[3]
+    image, top, left = _place(square, height, width)
+    for i in range(PIXELS):
+        for j in range(PIXELS):
+            line, column = top + i - 1, left + j - 1
+            if 0 <= line < height and 0 <= column < width:
+                table[PIXELS * i + j] = x + channels * ((image * height + line) * width + column)
+            else:
+                table[PIXELS * i + j] = nothing
+    between = channels * AT_A_TIME
+    for offset in range(0, channels, BYTES * LANES):
+        _transform_pixels(table.ctypes.data, offset, into, PIXELS * between, between)
+
+
+@njit
+def _all_positions(array, between, table):  # type: ignore[no-untyped-def]
+    for position in range(POSITIONS):
+        table[position] = array + between * position
+
+
+@called_by_xla
+def _convolution(call):  # type: ignore[no-untyped-def]
+    """From images and kernel: images, and room for kernel, pixels and results, transformed."""
+    call = structure(call)
+    if asks_for_version(call):
+        return 0
+    arguments, given = words(call[ARGUMENTS], 2), words(call[RESULTS], 4)
+    x, kernel, shape = address(arguments[0]), address(arguments[1]), lengths(arguments[0])
+    y, matrices, pixels, products = address(given[0]), address(given[1]), address(given[2]), address(given[3])
+    images, height, width, inputs = shape
+    outputs = lengths(given[0])[3]
+    table, nothing = np.empty(POSITIONS, np.int64), np.zeros(inputs, np.float32)
+    entries = BYTES * inputs * outputs
+    for i in range(9):
+        table[i] = kernel + entries * i
+    for offset in range(0, entries, BYTES * LANES):
+        _transform_kernel(table.ctypes.data, offset, matrices, PIXELS * entries, entries)
+    squares = images * (height // SQUARE) * (width // SQUARE)
+    across = BYTES * outputs
+    for first in range(0, squares, AT_A_TIME):
+        number = min(AT_A_TIME, squares - first)
+        for i in range(number):
+            _pixels_of(first + i, x, shape, nothing.ctypes.data, table, pixels + BYTES * inputs * i)
+        rows = (number + ROWS - 1) // ROWS * ROWS
+        for position in range(POSITIONS):
+            left, total = pixels + BYTES * inputs * AT_A_TIME * position, products + across * AT_A_TIME * position
+            right = matrices + entries * position
+            _product(left, BYTES * inputs, BYTES, right, total, rows, outputs, inputs, 0)
+        for i in range(number):
+            _all_positions(products + across * i, across * AT_A_TIME, table)
+            image, top, left = _place(first + i, height, width)
+            into = y + across * ((image * height + top) * width + left)
+            for offset in range(0, across, BYTES * LANES):
+                _transform_back(table.ctypes.data, offset, into, across * width, across)
+    return 0
+
+
+@called_by_xla
+def _convolution_gradient(call):  # type: ignore[no-untyped-def]
+    """From images and the gradient of results: that of the kernel, and room for all three, transformed."""
+    call = structure(call)
+    if asks_for_version(call):
+        return 0
+    arguments, given = words(call[ARGUMENTS], 2), words(call[RESULTS], 4)
+    x, cotangent, shape = address(arguments[0]), address(arguments[1]), lengths(arguments[0])
+    kernel, matrices, pixels, results = address(given[0]), address(given[1]), address(given[2]), address(given[3])
+    images, height, width, inputs = shape
+    outputs = lengths(arguments[1])[3]
+    table, nothing = np.empty(POSITIONS, np.int64), np.zeros(inputs, np.float32)
+    squares = images * (height // SQUARE) * (width // SQUARE)
+    across = BYTES * outputs
+    between = across * AT_A_TIME
+    for first in range(0, squares, AT_A_TIME):
+        number = min(AT_A_TIME, squares - first)
+        for i in range(number):
+            _pixels_of(first + i, x, shape, nothing.ctypes.data, table, pixels + BYTES * inputs * i)
+            image, top, left = _place(first + i, height, width)
+            for line in range(SQUARE):
+                for column in range(SQUARE):
+                    pixel = (image * height + top + line) * width + left + column
+                    table[SQUARE * line + column] = cotangent + across * pixel
+            for offset in range(0, across, BYTES * LANES):
+                _transform_cotangent(table.ctypes.data, offset, results + across * i, PIXELS * between, between)
+        for position in range(POSITIONS):
+            left, right = pixels + BYTES * inputs * AT_A_TIME * position, results + between * position
+            total = matrices + across * inputs * position
+            _product(left, BYTES, BYTES * inputs, right, total, inputs, outputs, number, first)
+    _all_positions(matrices, across * inputs, table)
+    for offset in range(0, across * inputs, BYTES * LANES):
+        _transform_kernel_back(table.ctypes.data, offset, kernel, 3 * across * inputs, across * inputs)
+    return 0
