@@ -17,9 +17,11 @@ from helpers import make_federation
 settings.register_profile("tests", derandomize=bool(os.environ.get("CI")), deadline=None)
 settings.load_profile("tests")
 
-# Most of the time would go into optimizing programs that run for a moment: without it they compute the same, up to
-# rounding.  `XLA_FLAGS= make test` runs them as users do.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# Most of the time would go into optimizing programs that run for a moment, and into dividing them among threads that
+# the other tests keep busy: without it they compute the same, up to rounding.  `XLA_FLAGS= make test` runs them as
+# users do.
+FLAGS = ("backend_optimization_level=0", "cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1")
+os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in FLAGS))
 
 # What is measured on one machine may come out differently on another: tests measure nothing, and compute the same.
 os.environ["CLUSTPSI_CONVOLUTIONS"] = "usual"

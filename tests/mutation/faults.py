@@ -179,6 +179,18 @@ faults(
     ("winograd-channels-not-filled", "_filled(kernel, CHANNELS, CHANNELS)", "_filled(kernel, 1, 1)"),
 )
 faults(
+    "engine/shuffling.py",
+    "tests/engine/test_shuffling.py tests/engine/test_simulator.py -k plain_loop or shuffling",
+    (
+        "shuffling-each-epoch-alike",
+        "for epoch in range(epochs):",
+        "for epoch in range(epochs):\n        used = AT_A_TIME",
+    ),
+    ("shuffling-one-number-less", "last -= np.int64(number <= last)", "last -= np.int64(number < last)"),
+    ("shuffling-carry", "high += np.uint64(low < low_step)", "high += np.uint64(0)"),
+    ("shuffling-halves", "word & LOW_HALF, word >> HALF", "word >> HALF, word & LOW_HALF"),
+)
+faults(
     "engine/softmax_regression.py",
     "tests/engine/test_training.py tests/engine/test_simulator.py",
     ("softmax-of-equals-the-last", "if logits[c] > logits[best]:", "if logits[c] >= logits[best]:"),
@@ -881,7 +893,6 @@ faults(
         "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))",
         "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream[:3]))",
     ),
-    ("local-work-epochs-not-reshuffled", "rng.shuffle(epoch)", "rng.shuffle(epoch) if e == 0 else None"),
     (
         "local-work-pooled-without-buffers",
         "buffers=order.start.buffers[None]",

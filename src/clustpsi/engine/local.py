@@ -24,6 +24,7 @@ from clustpsi.engine.forms import suited_forms, with_forms
 from clustpsi.engine.network import Network
 from clustpsi.engine.own_words import OwnWords
 from clustpsi.engine.programs import programs_for
+from clustpsi.engine.shuffling import shuffled_epochs
 from clustpsi.engine.sizes import power_of_two, round_up
 from clustpsi.engine.training import NEVER, Job, make_optimizer
 from clustpsi.limits import check_visits, cpu_count
@@ -388,11 +389,8 @@ def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rn
     The rest fills the last batch and does not count.  It cannot be another client's rows: their texts may have words
     that this client lacks.
     """
+    shuffled_epochs(rows, epochs, rng, out)
     out[epochs * len(rows) :] = rows[0]
-    epoch = rows.astype(np.int64)  # NumPy shuffles integers of the machine's size fastest
-    for e in range(epochs):
-        rng.shuffle(epoch)
-        out[e * len(epoch) : (e + 1) * len(epoch)] = epoch
 
 
 def _without_steps(job: Job) -> Job:
