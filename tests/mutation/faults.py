@@ -893,6 +893,7 @@ faults(
         "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))",
         "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream[:3]))",
     ),
+    ("local-work-labels-of-others", "np.asarray(labels)[own]", "np.asarray(labels)[: len(own)]"),
     (
         "local-work-pooled-without-buffers",
         "buffers=order.start.buffers[None]",

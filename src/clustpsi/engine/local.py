@@ -193,15 +193,20 @@ class LocalWork:
         return [(Model(words.put_back(task.client, task.start.parameters, model.parameters), model.buffers), loss)]
 
     def _run_lanes(
-        self, network: Network, features: jax.Array, tasks: list[Task], t: int, for_nothing: bool
+        self, network: Network, features: Any, tasks: list[Task], t: int, for_nothing: bool
     ) -> list[tuple[Model, float]]:
         """Train clients side by side; empty lanes have no rows and take no steps."""
         kind, lanes = tasks[0].kind, self._lanes_for(tasks)
+        labels: Any = self._labels
+        rows = [task.rows for task in tasks]
+        if self._programs.own_table:
+            (own,) = rows
+            features, labels, rows = np.asarray(features)[own], np.asarray(labels)[own], [np.arange(len(own))]
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
             stream = (self.seed, Stream.TRAINING, t, self._numbers[task.client])
-            _fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))
+            _fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream))
             keys[lane] = raw_key(*stream)
         padded = [*tasks, *[tasks[-1]] * (lanes - len(tasks))]
         jobs = Job(
@@ -219,7 +224,7 @@ class LocalWork:
             trains=_stack([NOTHING if task.trains is None else task.trains for task in padded]),
         )
         train = self._programs.training(network, **kind, keep_optimizer=False, lanes=lanes)
-        result = train(features, self._labels, _without_steps(jobs) if for_nothing else jobs)
+        result = train(features, labels, _without_steps(jobs) if for_nothing else jobs)
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
 

@@ -68,11 +68,15 @@ class Programs:
         Clients that are trained side by side.
     scoring
         How rows are scored.
+    own_table
+        Whether a client's rows are copied side by side before it is trained.  They come in another order in each epoch,
+        and steps that are short would wait for memory if the rows were far apart.
     """
 
     training: Callable[..., Callable[..., Result]]
     lanes: int
     scoring: Scoring
+    own_table: bool = False
 
 
 def general(network: Network, optimizer: str, lr: float, batch_size: int, lanes: int | None = None) -> Programs:
@@ -94,7 +98,7 @@ def written_out(network: Network, optimizer: str, lr: float, batch_size: int) ->
     def training(network: Network, **kind: Any) -> Callable[..., Result]:
         return softmax_regression.local_training(optimizer, lr, batch_size)
 
-    return Programs(training, 1, scoring_for(network))
+    return Programs(training, 1, scoring_for(network), own_table=True)
 
 
 def programs_for(network: Network, optimizer: str, lr: float, batch_size: int, lanes: int | None) -> Programs:

@@ -78,7 +78,7 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
     adam, rate = optimizer == "adam", np.float32(lr)
 
     def train(features: Any, labels: Any, job: Job) -> Result:
-        rows = np.asarray(features)
+        rows = read_only(features)
         parameters = np.array(job.parameters[0])
         given = job.optimizer_state[0]  # as JAX flattens it: steps taken, first moments, second moments
         state = np.zeros(1 + 2 * parameters.size if adam else 0, np.float32)
@@ -89,7 +89,7 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
         scale = job.logit_scale[0] if job.logit_scale.shape[1] else np.ones_like(job.log_prior[0])
         trains = job.trains[0] if job.trains.shape[1] else np.ones_like(parameters)
         loss = _train(
-            rows.reshape(len(rows), -1), np.asarray(labels), job.order[0], int(job.size[0]), int(job.epochs[0]),
+            rows.reshape(len(rows), -1), read_only(labels), job.order[0], int(job.size[0]), int(job.epochs[0]),
             batch_size, parameters, state, np.float32(job.proximal[0]), anchor, job.log_prior[0], scale, trains, rate,
         )  # fmt: skip
         kept = state if given.size else given
@@ -98,9 +98,9 @@ def local_training(optimizer: str, lr: float, batch_size: int) -> Callable[[Any,
     return train
 
 
-def read_only(vector: Any) -> Floats:
-    """A view of a vector, always of the one type that :func:`row_scores` is compiled for."""
-    view = np.asarray(vector).view()
+def read_only(array: Any) -> NDArray[Any]:
+    """A view of an array, always of the one type that the loops are compiled for."""
+    view = np.asarray(array).view()
     view.flags.writeable = False
     return view
 
