@@ -28,7 +28,7 @@ from clustpsi.models.layers import (
     pooled_convolution,
     product,
 )
-from clustpsi.models.text import last_state
+from clustpsi.models.recurrence import _step_by_step, _tanh, last_state
 from clustpsi.orders import Train
 
 #: Model, shape and type of a row, classes, parameters, buffers: the paper's data sets.
@@ -241,11 +241,13 @@ def test_lstm_equals_a_plain_loop_and_ignores_padding():
     np.testing.assert_allclose(after_padding, logits, atol=1e-6)
 
 
-def test_lstm_has_the_gradients_of_a_plain_loop():
+@pytest.mark.parametrize(("units", "repeats"), [(3, 1), (10, 10)])  # rows of less and of more than a vector register
+def test_lstm_has_the_gradients_of_a_plain_loop(units: int, repeats: int):
     """With padding at the end, at the start and in between, and with dropout; two models side by side as well."""
     rng = np.random.default_rng(7)
-    length, units, rows = 6, 3, 4
-    is_word = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 1], [0] * 6], bool).T[:, None]
+    length, rows = 6, 4 * repeats
+    texts = [[1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 1], [0] * 6]
+    is_word = np.array(texts * repeats, bool).T
     kept = jnp.asarray(rng.integers(0, 2, (units, rows)) / 0.5, jnp.float32)
     inputs, recurrent, cotangent = (
         jnp.asarray(rng.standard_normal(shape), jnp.float32)
@@ -269,14 +271,25 @@ def test_lstm_has_the_gradients_of_a_plain_loop():
         return all_three
 
     ours = results(lambda inputs, recurrent: last_state(inputs, is_word, recurrent, kept))
+    elsewhere = results(lambda inputs, recurrent: _step_by_step(inputs, is_word, recurrent, kept))  # not on the CPU
     arguments = inputs, recurrent, cotangent
     side_by_side = jax.jit(jax.vmap(ours))(*(jnp.stack([a, a]) for a in arguments))
-    for result, lanes, reference in zip(
-        jax.jit(ours)(*arguments), side_by_side, jax.jit(results(plain))(*arguments), strict=True
+    for *found, lanes, reference in zip(
+        *(jax.jit(each)(*arguments) for each in (ours, elsewhere)),
+        *(side_by_side, jax.jit(results(plain))(*arguments)),
+        strict=True,
     ):
         assert float(jnp.abs(reference).max()) > 0.1
-        np.testing.assert_allclose(result, reference, rtol=0, atol=1e-6)
-        np.testing.assert_allclose(lanes, [reference] * 2, rtol=0, atol=1e-6)
+        atol = 1e-6 * float(jnp.abs(reference).max())
+        for result in found:
+            np.testing.assert_allclose(result, reference, rtol=0, atol=atol)
+        np.testing.assert_allclose(lanes, [reference] * 2, rtol=0, atol=atol)
+
+
+def test_the_hyperbolic_tangent_is_numpys_to_the_last_digits():
+    for x in [*np.linspace(-20, 20, 4001), *np.logspace(-30, 0, 100), np.inf, -np.inf, np.nan]:
+        expected = np.tanh(x)
+        np.testing.assert_allclose(_tanh(np.float32(x)), expected, rtol=5e-7)
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,22 @@ faults(
     ("winograd-channels-not-filled", "_filled(kernel, CHANNELS, CHANNELS)", "_filled(kernel, 1, 1)"),
 )
 faults(
+    "models/recurrence.py",
+    "tests/models/test_models.py -k lstm or tangent",
+    ("recurrence-padding-changes-the-cell", "after if there[i] > 0 else cell_before[i]", "after"),
+    ("recurrence-padding-changes-the-state", "squashed[i] if there[i] > 0 else before[i]", "squashed[i]"),
+    ("recurrence-without-dropout", "dropped[i] = hidden[i] * kept[i]", "dropped[i] = hidden[i]"),
+    ("recurrence-gradient-of-padding", "passed = ZERO if there[i] > 0 else to_hidden[i]", "passed = ZERO"),
+    ("recurrence-gradient-of-cells-lost", "own = to_cell[i] + to_hidden[i]", "own = to_hidden[i]"),
+    ("recurrence-gradient-of-dropout", "kept[i] * from_gates[i] + passed", "from_gates[i] + passed"),
+    (
+        "recurrence-states-one-word-late",
+        "hidden[:-1], ((1, 0), (0, 0), (0, 0))",
+        "hidden[1:], ((0, 1), (0, 0), (0, 0))",
+    ),
+    ("recurrence-rows-not-filled", "end = -array.shape[-1] % COLUMNS", "end = 0"),
+)
+faults(
     "engine/shuffling.py",
     "tests/engine/test_shuffling.py tests/engine/test_simulator.py -k plain_loop or shuffling",
     (

@@ -5,8 +5,7 @@ kernel and the result each go through a small linear transform, and in between e
 matrix product over the channels.
 
 XLA would go over memory many times for the transforms.  So these are loops that Numba compiles: a few squares at a time
-are transformed, multiplied and transformed back while they are in the processor's cache.  Vector registers are written
-out (:class:`Lanes`), because the compiler finds no use for them in such loops by itself.
+are transformed, multiplied and transformed back while they are in the processor's cache.
 """
 
 import math
@@ -17,10 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from clustpsi.models.vectors import BYTES, LANES, ROWS, Lanes, constant, product
 from clustpsi.xla_calls import (
     ARGUMENTS,
     RESULTS,
@@ -42,9 +42,6 @@ CHANNELS = 32
 # Polynomials are evaluated at 0, at plus and minus these two, and at infinity.  With 1 and 2, as is usual, rounding
 # errors are three to four times as large.
 NEAR, FAR = math.sqrt(0.5), math.sqrt(2)
-# Numbers in a vector register, and rows of a product that are summed at a time, in two registers each.
-LANES, ROWS = (16, 8) if binding.get_host_cpu_features().get("avx512f") else (8, 4)
-BYTES = 4  # of a number
 
 
 @jax.custom_vjp
@@ -112,26 +109,6 @@ def _register() -> None:
 # --------------------------------------------------------------------------------------- the transforms of one line
 
 
-class Lanes:
-    """Numbers side by side in a vector register, in a program that is being written."""
-
-    type = ir.VectorType(ir.FloatType(), LANES)
-    zero = ir.Constant(type, [ir.Constant(ir.FloatType(), 0.0)] * LANES)
-
-    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
-        self.builder, self.value = builder, value
-
-    def __add__(self, other: "Lanes") -> "Lanes":
-        return Lanes(self.builder, self.builder.fadd(self.value, other.value, flags=("contract",)))
-
-    def __sub__(self, other: "Lanes") -> "Lanes":
-        return Lanes(self.builder, self.builder.fsub(self.value, other.value, flags=("contract",)))
-
-    def __rmul__(self, factor: float) -> "Lanes":
-        same = ir.Constant(self.type, [ir.Constant(ir.FloatType(), float(np.float32(factor)))] * LANES)
-        return Lanes(self.builder, self.builder.fmul(same, self.value, flags=("contract",)))
-
-
 def transformed_pixels(a: Lanes, b: Lanes, c: Lanes, d: Lanes, e: Lanes, f: Lanes) -> list[Lanes]:
     near, far = e - 2 * c, e - 0.5 * c
     odd_near, odd_far = NEAR * (d - 2 * b), FAR * (d - 0.5 * b)
@@ -165,10 +142,6 @@ def to_kernel(a: Lanes, b: Lanes, c: Lanes, d: Lanes, e: Lanes, f: Lanes) -> lis
 # ---------------------------------------------------------------------------------------------- what LLVM is told
 
 
-def _number(value: int) -> ir.Constant:
-    return ir.Constant(ir.IntType(64), value)
-
-
 def _in_both_directions(transform: Callable[..., list[Lanes]], side: int) -> Any:
     """A square of side x side vectors, of which every line and then every column is transformed.
 
@@ -190,7 +163,7 @@ def _in_both_directions(transform: Callable[..., list[Lanes]], side: int) -> Any
         table = builder.inttoptr(addresses, ir.IntType(64).as_pointer())
 
         def load(place: int) -> Lanes:
-            own = builder.add(builder.load(builder.gep(table, [_number(place)])), offset)
+            own = builder.add(builder.load(builder.gep(table, [constant(place)])), offset)
             return Lanes(builder, builder.load(builder.inttoptr(own, pointer), align=BYTES))
 
         lines = [transform(*(load(side * i + j) for j in range(side))) for i in range(side)]
@@ -198,7 +171,7 @@ def _in_both_directions(transform: Callable[..., list[Lanes]], side: int) -> Any
         start = builder.add(into, offset)
         for j, each in enumerate(columns):
             for i, vector in enumerate(each):
-                place = builder.add(builder.mul(line, _number(i)), builder.mul(column, _number(j)))
+                place = builder.add(builder.mul(line, constant(i)), builder.mul(column, constant(j)))
                 to = builder.inttoptr(builder.add(start, place), pointer)
                 builder.store(vector.value, to, align=BYTES)
         return ir.Constant(ir.IntType(64), 0)
@@ -216,85 +189,7 @@ _transform_cotangent = _in_both_directions(to_results, SQUARE)
 _transform_kernel_back = _in_both_directions(to_kernel, PIXELS)
 
 
-def _product_of_a_few_rows(_, a, row, step, b, steps, total, width, add):  # type: ignore[no-untyped-def]
-    """Rows of a product that fit into registers: ROWS of them, two vectors each; the sum runs over the steps.
-
-    ``a`` is a matrix whose rows and steps are so many bytes apart; a step of ``b`` and a row of ``total`` have so much
-    ``width``.  Either what is there is added to, or it is written over.
-    """
-
-    def write(_: Any, builder: ir.IRBuilder, __: Any, arguments: Any) -> ir.Value:
-        a, row, step, b, steps, total, width, add = arguments
-        vector, number = Lanes.type.as_pointer(), ir.FloatType().as_pointer()
-        cells = [(i, j) for i in range(ROWS) for j in range(2)]
-
-        def at(base: ir.Value, stride: ir.Value, times: int, beyond: int = 0) -> ir.Value:
-            return builder.add(builder.add(base, builder.mul(stride, _number(times))), _number(beyond * LANES * BYTES))
-
-        places = {(i, j): builder.inttoptr(at(total, width, i, j), vector) for i, j in cells}
-        rows = [at(a, row, i) for i in range(ROWS)]
-        with builder.if_else(builder.icmp_signed("!=", add, _number(0))) as (there, over):
-            with there:
-                loaded = {cell: builder.load(places[cell], align=BYTES) for cell in cells}
-                from_there = builder.block
-            with over:
-                from_over = builder.block
-        sums = {}
-        for cell in cells:
-            sums[cell] = builder.phi(Lanes.type)
-            sums[cell].add_incoming(loaded[cell], from_there)
-            sums[cell].add_incoming(Lanes.zero, from_over)
-
-        before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
-        builder.branch(loop)
-        builder.position_at_end(loop)
-
-        def carried(kind: ir.Type, start: ir.Value) -> Any:
-            value = builder.phi(kind)
-            value.add_incoming(start, before)
-            return value
-
-        count, along, line = (carried(ir.IntType(64), start) for start in (_number(0), _number(0), b))
-        so_far = {cell: carried(Lanes.type, sums[cell]) for cell in cells}
-        right = [builder.load(builder.inttoptr(at(line, width, 0, j), vector), align=BYTES) for j in range(2)]
-        undefined = ir.Constant(Lanes.type, ir.Undefined)
-        first = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
-        summed = {}
-        for i in range(ROWS):
-            left = builder.load(builder.inttoptr(builder.add(rows[i], along), number), align=BYTES)
-            left = builder.insert_element(undefined, left, ir.Constant(ir.IntType(32), 0))
-            left = Lanes(builder, builder.shuffle_vector(left, undefined, first))
-            for j in range(2):
-                times = builder.fmul(left.value, right[j], flags=("contract",))
-                summed[i, j] = builder.fadd(times, so_far[i, j], flags=("contract",))
-        counted = builder.add(count, _number(1))
-        count.add_incoming(counted, loop)
-        along.add_incoming(builder.add(along, step), loop)
-        line.add_incoming(builder.add(line, width), loop)
-        for cell in cells:
-            so_far[cell].add_incoming(summed[cell], loop)
-        builder.cbranch(builder.icmp_signed("<", counted, steps), loop, after)
-        builder.position_at_end(after)
-        for cell in cells:
-            builder.store(summed[cell], places[cell], align=BYTES)
-        return _number(0)
-
-    return types.intp(*[types.intp] * 8), write
-
-
-_product_of_rows: Any = intrinsic(_product_of_a_few_rows)
-
-
 # ----------------------------------------------------------------------------------------------- what Numba compiles
-
-
-@njit
-def _product(a, row, step, b, total, rows, columns, steps, add):  # type: ignore[no-untyped-def]
-    """Of two matrices; rows and columns are multiples of what is summed at a time."""
-    width = BYTES * columns
-    for column in range(0, width, 2 * LANES * BYTES):
-        for i in range(0, rows, ROWS):
-            _product_of_rows(a + i * row, row, step, b + column, steps, total + i * width + column, width, add)
 
 
 @njit
@@ -355,7 +250,7 @@ def _convolution(call):  # type: ignore[no-untyped-def]
         for position in range(POSITIONS):
             left, total = pixels + BYTES * inputs * AT_A_TIME * position, products + across * AT_A_TIME * position
             right = matrices + entries * position
-            _product(left, BYTES * inputs, BYTES, right, total, rows, outputs, inputs, 0)
+            product(left, BYTES * inputs, BYTES, right, total, rows, outputs, inputs, 0)
         for i in range(number):
             _all_positions(products + across * i, across * AT_A_TIME, table)
             image, top, left = _place(first + i, height, width)
@@ -394,7 +289,7 @@ def _convolution_gradient(call):  # type: ignore[no-untyped-def]
         for position in range(POSITIONS):
             left, right = pixels + BYTES * inputs * AT_A_TIME * position, results + between * position
             total = matrices + across * inputs * position
-            _product(left, BYTES, BYTES * inputs, right, total, inputs, outputs, number, first)
+            product(left, BYTES, BYTES * inputs, right, total, inputs, outputs, number, first)
     _all_positions(matrices, across * inputs, table)
     for offset in range(0, across * inputs, BYTES * LANES):
         _transform_kernel_back(table.ctypes.data, offset, kernel, 3 * across * inputs, across * inputs)
