@@ -906,8 +906,8 @@ faults(
     "tests/engine/test_training.py tests/engine/test_simulator.py -k not words and not texts",
     (
         "local-work-order-of-visits-same-for-all",
-        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream))",
-        "_fill_order(order[lane], task.rows, self.local_epochs, generator(*stream[:3]))",
+        "_fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream))",
+        "_fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream[:3]))",
     ),
     ("local-work-labels-of-others", "np.asarray(labels)[own]", "np.asarray(labels)[: len(own)]"),
     (

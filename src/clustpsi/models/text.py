@@ -8,7 +8,6 @@ from clustpsi.datasets.word_vectors import WordVectors
 from clustpsi.errors import ClustPSIError
 from clustpsi.features.text import FIRST_WORD, PADDING, VOCABULARY
 from clustpsi.models.layers import Dense, Dropout, Embed
-from clustpsi.models.recurrence import last_state
 
 EMBEDDING = 50
 TOKENS = VOCABULARY + FIRST_WORD
@@ -30,6 +29,8 @@ class LSTM(nn.Module):
 
     @nn.compact
     def __call__(self, tokens: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
+        from clustpsi.models.recurrence import last_state  # no other model needs it, and it has to be compiled
+
         x = Dropout(self.dropout)(_embed(tokens, self.vocabulary, self.vectors), train)
         x = Dropout(self.input_dropout, broadcast=(1,))(x, train)  # one mask per sequence, shared by its words
         rows, length, _ = x.shape
