@@ -100,6 +100,15 @@ def test_local_training_is_the_plain_loop_for_every_client_size(federation: Fede
         np.testing.assert_allclose(trained.models[client].parameters, expected, atol=2e-6)
 
 
+def test_local_training_is_the_plain_loop_for_rows_of_several_registers() -> None:
+    simulator = simulate(make_federation([33, 64, 7], features=40))
+    start = simulator.initial(0)
+    trained = simulator.serve(Train(np.arange(3), start, each=True), 2)
+    for client in range(3):
+        expected = plain_training(simulator, client, start, 2)
+        np.testing.assert_allclose(trained.models[client].parameters, expected, atol=2e-6)
+
+
 def test_the_mean_is_weighted_by_samples_or_as_asked(federation: Federation) -> None:
     simulator = simulate(federation)
     start = simulator.initial(0)

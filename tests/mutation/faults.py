@@ -195,6 +195,12 @@ faults(
     ("recurrence-rows-not-filled", "end = -array.shape[-1] % COLUMNS", "end = 0"),
 )
 faults(
+    "models/vectors.py",
+    "tests/engine/test_simulator.py tests/models/test_models.py -k plain_loop or convolution",
+    ("vectors-transpose-of-other-halves", "for first in (0, LANES // 2)", "for first in (LANES // 2, 0)"),
+    ("vectors-product-of-the-first-columns", "b + column, steps, total", "b, steps, total"),
+)
+faults(
     "engine/shuffling.py",
     "tests/engine/test_shuffling.py tests/engine/test_simulator.py -k plain_loop or shuffling",
     (
@@ -210,6 +216,8 @@ faults(
     "engine/softmax_regression.py",
     "tests/engine/test_training.py tests/engine/test_simulator.py",
     ("softmax-of-equals-the-last", "if logits[c] > logits[best]:", "if logits[c] >= logits[best]:"),
+    ("softmax-columns-of-wide-tables", "BYTES * (f * length + j)", "BYTES * j"),
+    ("softmax-columns-of-the-rest", "columns[f, j] = features[row, f]", "columns[f, j] = features[row, 0]"),
 )
 
 # -------------------------------------------------------------------------------------------------------------- methods
