@@ -917,7 +917,7 @@ faults(
         "_fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream))",
         "_fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream[:3]))",
     ),
-    ("local-work-labels-of-others", "np.asarray(labels)[own]", "np.asarray(labels)[: len(own)]"),
+    ("local-work-labels-of-others", "np.asarray(labels)[rows]", "np.asarray(labels)[: len(rows)]"),
     (
         "local-work-pooled-without-buffers",
         "buffers=order.start.buffers[None]",

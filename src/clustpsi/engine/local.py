@@ -201,7 +201,8 @@ class LocalWork:
         rows = [task.rows for task in tasks]
         if self._programs.own_table:
             (own,) = rows
-            features, labels, rows = np.asarray(features)[own], np.asarray(labels)[own], [np.arange(len(own))]
+            features, labels = _side_by_side(features, labels, own)
+            rows = [np.arange(len(own))]
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
@@ -386,6 +387,10 @@ class LocalWork:
             result = waiting.pop(0).result()
             waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 1))
             yield result
+
+
+def _side_by_side(features: Any, labels: Any, rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    return np.asarray(features)[rows], np.asarray(labels)[rows]
 
 
 def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rng: np.random.Generator) -> None:
