@@ -1,7 +1,7 @@
 """The runs behind the page of results, one row each, as ``clustpsi table runs`` writes them.
 
 There is a file for each grid: one for each data set of the paper and for ``digits``, and others about variants:
-``amazon_prior``, ``fmnist_prior``, ``serengeti_prior``, ``sgd`` and ``smoothing``.
+``amazon_prior``, ``fmnist_prior``, ``serengeti_prior``, ``fmnist_late``, ``serengeti_late``, ``sgd`` and ``smoothing``.
 They are part of the package so that an installed copy can show them and compare with them.
 """
 
@@ -15,11 +15,14 @@ from clustpsi.runs.frame import read_runs
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Names of the grids.
-GRIDS = (*DATASETS, "digits", "amazon_prior", "fmnist_prior", "serengeti_prior", "sgd", "smoothing")
+#: Names of grids that look at one question with few methods.
+VARIANTS = ("fmnist_late", "serengeti_late", "sgd", "smoothing")
+
+#: Names of all grids.
+GRIDS = (*DATASETS, "digits", "amazon_prior", "fmnist_prior", "serengeti_prior", *VARIANTS)
 
 #: Those that compare methods with the paper's settings, from which advice is learned.
-COMPARISONS = tuple(grid for grid in GRIDS if grid not in ("sgd", "smoothing"))
+COMPARISONS = tuple(grid for grid in GRIDS if grid not in VARIANTS)
 
 
 def recorded_runs(grid: str) -> "pd.DataFrame":
