@@ -201,7 +201,8 @@ def test_a_preset_sets_what_is_not_said_otherwise(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("mistyped", [["tabel"], ["table", "costs"], ["run", "--ouput", "x"], ["federation", "nod"]])
 def test_what_was_meant_is_asked_once(mistyped: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert clustpsi(*mistyped) == 2
-    assert capsys.readouterr().err.lower().count("did you mean") == 1
+    said = capsys.readouterr().err.lower()
+    assert said.count("did you mean") + said.count("possible options") == 1  # as older versions of Click say it
 
 
 def test_what_is_on_or_off_by_default_can_be_switched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,12 +42,12 @@ def learned_from(cells: pd.DataFrame) -> Learned:
 
 
 def rounded(value: Any) -> Any:
-    """Without the last digits of numbers: versions of pandas add them up in different orders."""
+    """Without the last decimals of numbers: versions of pandas add them up in different orders."""
     if isinstance(value, dict):
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [rounded(each) for each in value]
-    return float(f"{value:.12g}") if isinstance(value, float) else value
+    return round(value, 11) if isinstance(value, float) else value
 
 
 def test_the_advice_that_is_shipped_is_what_the_published_runs_teach() -> None:
