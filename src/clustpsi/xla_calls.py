@@ -6,9 +6,11 @@ they stand in: after a change here, those that use it must be compiled anew (rem
 """
 
 import ctypes
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numba import carray, cfunc, njit, types  # type: ignore[attr-defined]
 from numba.core import cgutils
@@ -29,6 +31,21 @@ def register(name: str, function: Any) -> None:
     capsule = ctypes.pythonapi.PyCapsule_New
     capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     jax.ffi.register_ffi_target(name, capsule(function.address, None, None), platform="cpu")
+
+
+def called(function: Any, shapes: list[tuple[int, ...]], *arguments: jax.Array) -> Any:
+    """The results, arrays of these shapes, of a function that :data:`called_by_xla` has compiled."""
+    name = _registered(function)
+    results: list[Any] = [jax.eval_shape(partial(jnp.zeros, shape)) for shape in shapes]
+    return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arguments)
+
+
+@lru_cache
+def _registered(function: Any) -> str:
+    """The name under which XLA finds a function: where it stands."""
+    name = f"{function.__wrapped__.__module__}.{function.__wrapped__.__name__}"
+    register(name, function)
+    return name
 
 
 def _as_pointer(_, address):  # type: ignore[no-untyped-def]

@@ -280,7 +280,7 @@ def test_lstm_has_the_gradients_of_a_plain_loop(units: int, repeats: int):
         strict=True,
     ):
         assert float(jnp.abs(reference).max()) > 0.1
-        atol = 1e-6 * float(jnp.abs(reference).max())
+        atol = 1e-6 * repeats  # gradients of the weights are sums over all rows
         for result in found:
             np.testing.assert_allclose(result, reference, rtol=0, atol=atol)
         np.testing.assert_allclose(lanes, [reference] * 2, rtol=0, atol=atol)

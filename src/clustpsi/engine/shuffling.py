@@ -1,9 +1,9 @@
 """The order in which a client visits its rows: shuffled anew in each epoch.
 
 The order has the bits of ``numpy.random.Generator.shuffle``, epoch after epoch.  For the smallest model NumPy's shuffle
-would take a third of the training, because its processor guesses wrong at every third number that is drawn again.  Here
-such a number is overwritten instead, which needs no guess, and rows are exchanged once all numbers are drawn
-(docs/benchmarks.md).
+would take a third of the training: it draws a number again if it is too large, and the processor often guesses wrong
+whether it is.  Here a number that is too large is overwritten, which needs no guess, and rows are exchanged once all
+numbers are drawn (docs/benchmarks.md).
 """
 
 from typing import Any

@@ -4,7 +4,6 @@ Each word's step needs the one before and is so short that XLA would spend most 
 the CPU all steps are one loop that Numba compiles, forward and backward.
 """
 
-from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -18,10 +17,10 @@ from clustpsi.xla_calls import (
     ARGUMENTS,
     RESULTS,
     asks_for_version,
+    called,
     called_by_xla,
     floats,
     lengths,
-    register,
     structure,
     words,
 )
@@ -95,7 +94,7 @@ def _forward(
     inputs: jax.Array, there: jax.Array, recurrent: jax.Array, kept: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     shapes = [inputs.shape, *[there.shape] * 3]
-    opened, hidden, cell, squashed = _called("clustpsi_lstm", shapes, inputs, there, recurrent, kept)
+    opened, hidden, cell, squashed = called(_all_words, shapes, inputs, there, recurrent, kept)
     return hidden[-1], (there, recurrent, kept, opened, hidden, cell, squashed)
 
 
@@ -103,25 +102,13 @@ def _backward(values: tuple[jax.Array, ...], to_hidden: jax.Array) -> Any:
     """From the last word to the first; then the gradient of the weights, as one product for all words."""
     there, recurrent, kept, opened, hidden, cell, squashed = values
     arguments = there, recurrent, kept, opened, cell, squashed, to_hidden
-    (to_inputs,) = _called("clustpsi_lstm_gradient", [opened.shape], *arguments)
+    (to_inputs,) = called(_all_words_backward, [opened.shape], *arguments)
     before = jnp.pad(hidden[:-1], ((1, 0), (0, 0), (0, 0))) * kept
     to_recurrent = jnp.einsum("lur,lgr->ug", before, to_inputs)
     return to_inputs, None, to_recurrent, None
 
 
 _in_one_loop.defvjp(_forward, _backward)
-
-
-def _called(name: str, shapes: list[tuple[int, ...]], *arguments: jax.Array) -> Any:
-    _register()
-    results: list[Any] = [jax.eval_shape(partial(jnp.zeros, shape)) for shape in shapes]
-    return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arguments)
-
-
-@lru_cache
-def _register() -> None:
-    register("clustpsi_lstm", _all_words)
-    register("clustpsi_lstm_gradient", _all_words_backward)
 
 
 # ----------------------------------------------------------------------------------------------- what Numba compiles

@@ -10,7 +10,6 @@ are transformed, multiplied and transformed back while they are in the processor
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -26,9 +25,9 @@ from clustpsi.xla_calls import (
     RESULTS,
     address,
     asks_for_version,
+    called,
     called_by_xla,
     lengths,
-    register,
     structure,
     words,
 )
@@ -61,7 +60,7 @@ def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     matrices = _filled(kernel, CHANNELS, CHANNELS)
     inputs, outputs = matrices.shape[2:]
     shapes = [(*whole.shape[:3], outputs), *_room(inputs, outputs)]
-    convolved: jax.Array = _called("clustpsi_convolution", shapes, whole, matrices)
+    convolved: jax.Array = called(_convolution, shapes, whole, matrices)[0]
     return convolved[:, :height, :width, :features]
 
 
@@ -75,7 +74,7 @@ def _backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tupl
     channels, features = kernel.shape[2:]
     whole, results = (_filled(each, SQUARE, SQUARE, CHANNELS) for each in (x, cotangent))
     shapes = [(3, 3, whole.shape[3], results.shape[3]), *_room(whole.shape[3], results.shape[3])]
-    to_kernel = _called("clustpsi_convolution_gradient", shapes, whole, results)
+    to_kernel = called(_convolution_gradient, shapes, whole, results)[0]
     return winograd_convolution(cotangent, kernel[::-1, ::-1].swapaxes(2, 3)), to_kernel[:, :, :channels, :features]
 
 
@@ -92,18 +91,6 @@ def _filled(array: jax.Array, *multiples: int) -> jax.Array:
 def _room(inputs: int, outputs: int) -> list[tuple[int, ...]]:
     """Of what the loops work on: kernel, pixels and results, transformed."""
     return [(POSITIONS, inputs, outputs), (POSITIONS, AT_A_TIME, inputs), (POSITIONS, AT_A_TIME, outputs)]
-
-
-def _called(name: str, shapes: list[tuple[int, ...]], *arguments: jax.Array) -> Any:
-    _register()
-    results: list[Any] = [jax.eval_shape(partial(jnp.zeros, shape)) for shape in shapes]
-    return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arguments)[0]
-
-
-@lru_cache
-def _register() -> None:
-    register("clustpsi_convolution", _convolution)
-    register("clustpsi_convolution_gradient", _convolution_gradient)
 
 
 # --------------------------------------------------------------------------------------- the transforms of one line
