@@ -27,7 +27,7 @@ CLIENTS, CHOSEN, ROWS, WIDTH, EPOCHS, BATCH, ROUNDS = 100, 50, 8192, 10, 5, 32, 
 PARTS = {
     "steps": (softmax_regression, "_train"),
     "shuffling": (local, "shuffled_epochs"),
-    "laying a client's rows side by side": (local, "_side_by_side"),
+    "laying a client's rows side by side": (softmax_regression, "side_by_side"),
 }
 
 

@@ -199,9 +199,9 @@ class LocalWork:
         kind, lanes = tasks[0].kind, self._lanes_for(tasks)
         labels: Any = self._labels
         rows = [task.rows for task in tasks]
-        if self._programs.own_table:
+        if self._programs.side_by_side is not None:
             (own,) = rows
-            features, labels = _side_by_side(features, labels, own)
+            features, labels = self._programs.side_by_side(features, labels, own)
             rows = [np.arange(len(own))]
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
@@ -232,6 +232,10 @@ class LocalWork:
     def train_pooled(self, order: TrainPooled, rows: NDArray[np.int64], client: int, t: int) -> Pooled:
         """Train on all given rows as one client with this number, which keeps its optimizer."""
         stream = (self.seed, Stream.TRAINING, t, client)
+        features, labels = self._features, self._labels
+        if self._programs.side_by_side is not None:
+            features, labels = self._programs.side_by_side(features, labels, rows)
+            rows = np.arange(len(rows))
         visits = np.zeros((1, order.epochs * len(rows) + self.batch_size), np.int32)
         _fill_order(visits[0], rows, order.epochs, generator(*stream))
         state = order.optimizer_state
@@ -256,8 +260,8 @@ class LocalWork:
         train = self._programs.training(self.network, proximal=False, keep_optimizer=True, lanes=1)
         with self._compiling(("pooled", visits.shape)) as new:
             if new:
-                np.asarray(train(self._features, self._labels, _without_steps(job)).parameters)
-        result = train(self._features, self._labels, job)
+                np.asarray(train(features, labels, _without_steps(job)).parameters)
+        result = train(features, labels, job)
         model = Model(np.asarray(result.parameters)[0], np.asarray(result.buffers)[0])
         return Pooled(model, float(result.loss[0]), np.asarray(result.optimizer_state)[0])
 
@@ -387,10 +391,6 @@ class LocalWork:
             result = waiting.pop(0).result()
             waiting.extend(self._pool.submit(work, item) for item in islice(remaining, 1))
             yield result
-
-
-def _side_by_side(features: Any, labels: Any, rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    return np.asarray(features)[rows], np.asarray(labels)[rows]
 
 
 def _fill_order(out: NDArray[np.int32], rows: NDArray[np.int64], epochs: int, rng: np.random.Generator) -> None:

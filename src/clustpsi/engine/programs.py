@@ -68,15 +68,16 @@ class Programs:
         Clients that are trained side by side.
     scoring
         How rows are scored.
-    own_table
-        Whether a client's rows are copied side by side before it is trained.  They come in another order in each epoch,
-        and steps that are short would wait for memory if the rows were far apart.
+    side_by_side
+        Copies rows as training takes them, from features, labels and the rows' numbers; None if it takes all rows as
+        they are.  They come in another order in each epoch, and steps that are short would wait for memory if the rows
+        were far apart.
     """
 
     training: Callable[..., Callable[..., Result]]
     lanes: int
     scoring: Scoring
-    own_table: bool = False
+    side_by_side: Callable[..., tuple[Any, Any]] | None = None
 
 
 def general(network: Network, optimizer: str, lr: float, batch_size: int, lanes: int | None = None) -> Programs:
@@ -98,7 +99,7 @@ def written_out(network: Network, optimizer: str, lr: float, batch_size: int) ->
     def training(network: Network, **kind: Any) -> Callable[..., Result]:
         return softmax_regression.local_training(optimizer, lr, batch_size)
 
-    return Programs(training, 1, scoring_for(network), own_table=True)
+    return Programs(training, 1, scoring_for(network), softmax_regression.side_by_side)
 
 
 def programs_for(network: Network, optimizer: str, lr: float, batch_size: int, lanes: int | None) -> Programs:

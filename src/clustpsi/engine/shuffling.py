@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 MULTIPLIER_HIGH, MULTIPLIER_LOW = np.uint64(0x2360ED051FC65DA4), np.uint64(0x4385DF649FCCF645)
 HALF = np.uint64(32)  # of a word's bits
 LOW_HALF = np.uint64(2**32 - 1)
-AT_A_TIME = 256  # numbers of 32 bits that are drawn
 
 _compiled = njit(nogil=True, cache=True)
 
@@ -52,40 +51,48 @@ _high_product: Any = intrinsic(_write_high_product)
 
 
 @_compiled
-def _draw(numbers, state):  # type: ignore[no-untyped-def]
-    """Fill with numbers of 32 bits: of each word that PCG64 draws, the lower half and then the upper half."""
-    high, low, high_step, low_step = state
-    for i in range(0, numbers.size, 2):
-        high = high * MULTIPLIER_LOW + low * MULTIPLIER_HIGH + _high_product(low, MULTIPLIER_LOW) + high_step
-        low = low * MULTIPLIER_LOW + low_step
-        high += np.uint64(low < low_step)
-        mixed, rotation = high ^ low, high >> np.uint64(58)
-        word = (mixed >> rotation) | (mixed << (-rotation & np.uint64(63)))
-        numbers[i], numbers[i + 1] = word & LOW_HALF, word >> HALF
-    state[0], state[1] = high, low
+def _drawn(high, low, high_step, low_step):  # type: ignore[no-untyped-def]
+    """The next word of PCG64, and its state after it."""
+    high = high * MULTIPLIER_LOW + low * MULTIPLIER_HIGH + _high_product(low, MULTIPLIER_LOW) + high_step
+    low = low * MULTIPLIER_LOW + low_step
+    high += np.uint64(low < low_step)
+    mixed, rotation = high ^ low, high >> np.uint64(58)
+    return (mixed >> rotation) | (mixed << (-rotation & np.uint64(63))), high, low
 
 
 @_compiled
 def _shuffle(shuffled, epochs, state, out):  # type: ignore[no-untyped-def]
     """The algorithm of Fisher and Yates, with NumPy's way to draw a number that is at most ``last``.
 
-    As many bits are drawn as ``last`` has, again and again until the number is small enough.
+    As many bits are drawn as ``last`` has, again and again until the number is small enough: the lower half of each
+    word, and then its upper half.
     """
     size = shuffled.size
     partners = np.empty(size, np.int32)
-    numbers, used = np.empty(AT_A_TIME, np.uint32), AT_A_TIME
+    high, low, high_step, low_step = state
+    upper, is_left = np.int64(0), False
     for epoch in range(epochs):
         last, mask = size - 1, np.int64(1)
         while mask < last:
             mask = 2 * mask + 1
         while last > 0:
             while last > mask >> 1:  # all that need as many bits
-                if used == AT_A_TIME:
-                    _draw(numbers, state)
-                    used = 0
-                number = np.int64(numbers[used]) & mask
-                used += 1
-                partners[last] = number  # if it is too large, the next one goes to the same place
+                if is_left or last - 1 == mask >> 1:  # the next half may be the last with so many bits
+                    if is_left:
+                        number = upper
+                    else:
+                        word, high, low = _drawn(high, low, high_step, low_step)
+                        number, upper = np.int64(word & LOW_HALF), np.int64(word >> HALF)
+                    is_left = not is_left
+                    partners[last] = number & mask  # if it is too large, the next one goes to the same place
+                    last -= np.int64(number & mask <= last)
+                    continue
+                word, high, low = _drawn(high, low, high_step, low_step)
+                number = np.int64(word & LOW_HALF) & mask
+                partners[last] = number
+                last -= np.int64(number <= last)
+                number = np.int64(word >> HALF) & mask
+                partners[last] = number
                 last -= np.int64(number <= last)
             mask >>= 1
         for i in range(size - 1, 0, -1):

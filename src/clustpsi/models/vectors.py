@@ -117,39 +117,3 @@ def product(a, row, step, b, total, rows, columns, steps, add):  # type: ignore[
     for column in range(0, width, COLUMNS * BYTES):
         for i in range(0, rows, ROWS):
             _product_of_rows(a + i * row, row, step, b + column, steps, total + i * width + column, width, add)
-
-
-def _transpose(_, table, rows, width, into, between):  # type: ignore[no-untyped-def]
-    """LANES numbers of each of LANES rows of a table, as columns.
-
-    ``rows`` is the address of the rows' numbers, of 32 bits.  ``width`` is how many bytes a row of the table has, and
-    ``between`` how many are between two lines of the result.
-    """
-
-    def write(_: Any, builder: ir.IRBuilder, __: Any, arguments: Any) -> ir.Value:
-        table, rows, width, into, between = arguments
-        pointer = Lanes.type.as_pointer()
-        numbers = builder.inttoptr(rows, ir.IntType(32).as_pointer())
-
-        def place(start: ir.Value, length: ir.Value, line: ir.Value) -> ir.Value:
-            return builder.inttoptr(builder.add(start, builder.mul(length, line)), pointer)
-
-        def riffle(first: int) -> ir.Constant:
-            half = range(first, first + LANES // 2)
-            return ir.Constant(ir.VectorType(ir.IntType(32), LANES), [i for k in half for i in (k, LANES + k)])
-
-        square = []
-        for i in range(LANES):
-            row = builder.sext(builder.load(builder.gep(numbers, [constant(i)])), ir.IntType(64))
-            square.append(builder.load(place(table, width, row), align=BYTES))
-        for _ in range(LANES.bit_length() - 1):  # like cards: so many perfect shuffles of its rows transpose a square
-            pairs = zip(square[: LANES // 2], square[LANES // 2 :], strict=True)
-            square = [builder.shuffle_vector(*pair, riffle(first)) for pair in pairs for first in (0, LANES // 2)]
-        for i, vector in enumerate(square):
-            builder.store(vector, place(into, between, constant(i)), align=BYTES)
-        return constant(0)
-
-    return types.intp(*[types.intp] * 5), write
-
-
-transpose: Any = intrinsic(_transpose)
