@@ -176,7 +176,7 @@ faults(
     ("winograd-last-squares", "(number + ROWS - 1) // ROWS * ROWS", "number // ROWS * ROWS"),
     ("winograd-kernel-not-turned", "kernel[::-1, ::-1].swapaxes(2, 3)", "kernel.swapaxes(2, 3)"),
     ("winograd-gradient-of-the-last-squares", "inputs, outputs, number, first)", "inputs, outputs, number, 0)"),
-    ("winograd-channels-not-filled", "_filled(kernel, CHANNELS, CHANNELS)", "_filled(kernel, 1, 1)"),
+    ("winograd-channels-not-filled", "filled(kernel, CHANNELS, CHANNELS)", "filled(kernel, 1, 1)"),
 )
 faults(
     "models/recurrence.py",
@@ -192,7 +192,7 @@ faults(
         "hidden[:-1], ((1, 0), (0, 0), (0, 0))",
         "hidden[1:], ((0, 1), (0, 0), (0, 0))",
     ),
-    ("recurrence-rows-not-filled", "end = -array.shape[-1] % COLUMNS", "end = 0"),
+    ("recurrence-rows-not-filled", "filled(each, COLUMNS) for", "filled(each, 1) for"),
 )
 faults(
     "models/vectors.py",
