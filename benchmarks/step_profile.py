@@ -30,7 +30,7 @@ UNDISTURBED = 20  # percentile of the times of an operation
 PRODUCT = re.compile("ynn|dot")  # XLA's names of matrix products
 GROUPS = [
     ("convolutions: products", re.compile("Conv_"), True),
-    ("convolutions: patches, copies, loops of Winograd", re.compile("Conv_"), False),
+    ("convolutions: patches, copies, compiled loops", re.compile("Conv_"), False),
     ("batch normalization", re.compile("BatchNorm_"), None),
     ("dropout", re.compile("Dropout_"), None),
     ("dense layers", re.compile("Dense_"), None),

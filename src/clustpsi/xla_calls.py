@@ -33,10 +33,15 @@ def register(name: str, function: Any) -> None:
     jax.ffi.register_ffi_target(name, capsule(function.address, None, None), platform="cpu")
 
 
-def called(function: Any, shapes: list[tuple[int, ...]], *arguments: jax.Array) -> Any:
-    """The results, arrays of these shapes, of a function that :data:`called_by_xla` has compiled."""
+def called(function: Any, shapes: list[Any], *arguments: jax.Array) -> Any:
+    """The results of a function that :data:`called_by_xla` has compiled.
+
+    They are floats in these shapes, or what is given instead of a shape.
+    """
     name = _registered(function)
-    results: list[Any] = [jax.eval_shape(partial(jnp.zeros, shape)) for shape in shapes]
+    results: list[Any] = [
+        jax.eval_shape(partial(jnp.zeros, shape)) if isinstance(shape, tuple) else shape for shape in shapes
+    ]
     return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arguments)
 
 

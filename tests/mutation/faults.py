@@ -176,7 +176,42 @@ faults(
     ("winograd-last-squares", "(number + ROWS - 1) // ROWS * ROWS", "number // ROWS * ROWS"),
     ("winograd-kernel-not-turned", "kernel[::-1, ::-1].swapaxes(2, 3)", "kernel.swapaxes(2, 3)"),
     ("winograd-gradient-of-the-last-squares", "inputs, outputs, number, first)", "inputs, outputs, number, 0)"),
-    ("winograd-channels-not-filled", "_filled(kernel, CHANNELS, CHANNELS)", "_filled(kernel, 1, 1)"),
+    ("winograd-channels-not-filled", "filled(kernel, CHANNELS, CHANNELS)", "filled(kernel, 1, 1)"),
+)
+faults(
+    "models/direct.py",
+    "tests/models/test_direct.py",
+    ("direct-place-of-the-line-above", "(line, i + a), (pixel, j + b)", "(line, i), (pixel, j + b)"),
+    ("direct-second-pair-forgotten", 'largest = nan.where(unknown, a.where(a.compared(">", b), b))', "largest = a"),
+    ("direct-what-is-no-number-lost", "nan.where(unknown, a.where(", "b.where(unknown, a.where("),
+    ("direct-without-relu", 'zero.where(zero.compared(">", result), result)', "result"),
+    (
+        "direct-gradient-below-zero",
+        'positive = result.compared(">", zero)',
+        'positive = largest.compared("==", largest)',
+    ),
+    ("direct-whole-gradient-to-each", "number = number + one.where(each, zero)", "number = one"),
+    (
+        "direct-marks-of-the-first-map",
+        "pooled + to, marks + to // MARKED",
+        "pooled + to, marks + results[square] // MARKED",
+    ),
+    (
+        "direct-maps-not-filled",
+        "cotangent, whole = filled(cotangent, MAPS, 1)",
+        "cotangent, whole = filled(cotangent, 1, 1)",
+    ),
+    ("direct-frame-as-it-comes", "    lines[-1] = 0\n", ""),
+    ("direct-lines-of-windows", "2 * i * line + 2 * j * pixel", "i * line + 2 * j * pixel"),
+    ("direct-gradient-on-top-of-another", "    floats(given[0])[:] = 0\n", ""),
+    ("direct-half-of-the-kernels", "range(0, maps, KERNELS)", "range(0, maps, 2 * KERNELS)"),
+)
+faults(
+    "models/layers.py",
+    "tests/models/test_direct.py",
+    ("layers-rows-fill-no-register", "return filled(x, LANES)", "return x"),
+    ("layers-frame-kept", "x[1:-1, 1:-1, :, :rows]", "x[:-2, :-2, :, :rows]"),
+    ("layers-elsewhere-without-bias", "nn.relu(max_pool(y) + bias)", "nn.relu(max_pool(y))"),
 )
 faults(
     "models/recurrence.py",
@@ -192,12 +227,15 @@ faults(
         "hidden[:-1], ((1, 0), (0, 0), (0, 0))",
         "hidden[1:], ((0, 1), (0, 0), (0, 0))",
     ),
-    ("recurrence-rows-not-filled", "end = -array.shape[-1] % COLUMNS", "end = 0"),
+    ("recurrence-rows-not-filled", "filled(each, COLUMNS) for", "filled(each, 1) for"),
 )
 faults(
     "models/vectors.py",
-    "tests/engine/test_simulator.py tests/models/test_models.py -k plain_loop or convolution",
+    "tests/engine/test_simulator.py tests/models/test_models.py tests/models/test_direct.py "
+    "-k plain_loop or convolution or native",
+    ("vectors-half-of-a-total", "for start in (0, width)", "for start in (0, 0)"),
     ("vectors-product-of-the-first-columns", "b + column, steps, total", "b, steps, total"),
+    ("vectors-one-step-too-few", 'icmp_signed("<", counted, steps)', 'icmp_signed("<", count, steps)'),
 )
 faults(
     "engine/shuffling.py",

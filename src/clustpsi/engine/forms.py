@@ -43,21 +43,20 @@ MOST_IMAGES = 64
 
 
 class Convolution(NamedTuple):
-    """One of a model: shape of its input, maps that it makes, and whether images come last.
+    """One of a model: shape of its input, and maps that it makes.
 
     ``first`` is the model's first one, whose input has no gradient.
     """
 
     shape: tuple[int, ...]
     features: int
-    last: bool
     first: bool
 
     @property
     def name(self) -> str:
         """Its key in the file."""
         shape = "x".join(map(str, self.shape))
-        return f"{shape} to {self.features}{', images last' if self.last else ''}{', first' if self.first else ''}"
+        return f"{shape} to {self.features}{', first' if self.first else ''}"
 
     @property
     def work(self) -> int:
@@ -66,13 +65,12 @@ class Convolution(NamedTuple):
 
     @property
     def usual(self) -> str:
-        return layers.usual_form(self.shape[0 if self.last else -1], self.features, self.last)
+        return layers.usual_form(self.shape[-1], self.features)
 
     @property
     def forms(self) -> tuple[str, ...]:
         """Those that may be the fastest, the usual one first."""
-        channels = self.shape[0 if self.last else -1]
-        if self.last or min(channels, self.features) < LEAST_CHANNELS:
+        if min(self.shape[-1], self.features) < LEAST_CHANNELS:
             return (self.usual,)
         return self.usual, *(form for form in layers.FORMS if form != self.usual)
 
@@ -103,12 +101,13 @@ def suited_forms(network: Network, batch_size: int) -> tuple[str, ...]:
 
 
 def convolutions(network: Network, images: int) -> list[Convolution]:
-    """The convolutions of a network, for so many images."""
+    """The convolutions of a network that have forms, for so many images."""
     found: list[Convolution] = []
 
     def note(call: Callable[..., Any], inputs: Any, options: Any, context: nn.module.InterceptorContext) -> Any:
-        if isinstance(context.module, layers.Conv) and context.method_name == "__call__":
-            found.append(Convolution(inputs[0].shape, context.module.features, context.module.last, not found))
+        module = context.module
+        if isinstance(module, layers.Conv) and not module.pooled and context.method_name == "__call__":
+            found.append(Convolution(inputs[0].shape, module.features, not found))
         return call(*inputs, **options)
 
     rows = jnp.zeros((images, *network.input_shape), network.input_dtype)
@@ -189,10 +188,10 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
 
 def _compiled(convolution: Convolution, form: str) -> Callable[[], Any]:
     """A few steps of the convolution and its gradients in a form; a loop, as in training, uses memory again."""
-    shape, features, last, first = convolution
+    shape, features, first = convolution
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.standard_normal(shape), jnp.float32)
-    kernel = jnp.asarray(rng.standard_normal((3, 3, shape[0 if last else -1], features)), jnp.float32)
+    kernel = jnp.asarray(rng.standard_normal((3, 3, shape[-1], features)), jnp.float32)
 
     def step(_: int, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         x, kernel = map(layers.computed_once, inputs)

@@ -1,35 +1,27 @@
 """Models for images: the paper's small network for FMNIST and its deeper one for CIFAR-10."""
 
-from itertools import zip_longest
-
 import jax
 from flax import linen as nn
 
 from clustpsi.errors import ClustPSIError
-from clustpsi.models.layers import BatchNorm, Conv, Dense, Dropout, images_last, max_pool, pixels
+from clustpsi.models.layers import BatchNorm, Conv, Dense, Dropout, framed, max_pool, pixels, unframed
 
 
 class FMNISTCNN(nn.Module):
-    """Three convolutional stages with 8, 16 and 32 maps, a dense layer of 2048 ReLU units, a classifier.
-
-    ``forms`` are those of the convolutions; none: the usual ones.
-    """
+    """Three convolutional stages with 8, 16 and 32 maps, a dense layer of 2048 ReLU units, a classifier."""
 
     num_classes: int
     maps: tuple[int, ...] = (8, 16, 32)
     width: int = 2048
-    forms: tuple[str, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool, mask: jax.Array | None = None) -> jax.Array:
         x = pixels(x)
         _check_size(x, len(self.maps))
-        x = images_last(x)
-        for maps, form in zip_longest(self.maps, self.forms):
-            # ReLU and maximum commute: after pooling it has a quarter of the work
-            x = nn.relu(Conv(maps, last=True, form=form)(x))
-        x = images_last(x)
-        x = nn.relu(Dense(self.width)(x.reshape(x.shape[0], -1)))
+        rows, x = len(x), framed(x)
+        for maps in self.maps:
+            x = Conv(maps, pooled=True)(x)
+        x = nn.relu(Dense(self.width)(unframed(x, rows)))
         return Dense(self.num_classes)(x)
 
 

@@ -1,7 +1,6 @@
 """The parts that the models share, in the form that is fastest to train on a CPU."""
 
 import math
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -28,17 +27,28 @@ def pixels(x: jax.Array) -> jax.Array:
     return x[..., None] if x.ndim == 3 else x
 
 
-def images_last(x: jax.Array) -> jax.Array:
-    """From rows, height, width, channels to channels, height, width, rows, and back.
+def framed(x: jax.Array) -> jax.Array:
+    """Rows, height, width, channels as :func:`pooled_convolution` takes them: height, width, channels, rows.
 
-    Layers with few channels are faster this way, because vector registers and copies then run along the images.
+    Each image has a frame of zeros around it, one pixel wide.  The images come last, because vector registers then fill
+    along them, however few channels there are; on the CPU rows of zeros are added that fill the last register.
     """
-    return x.swapaxes(0, 3)
+    x = _with_frame(x.transpose(1, 2, 3, 0))
+    if jax.default_backend() != "cpu":
+        return x
+    from clustpsi.models.vectors import LANES, filled
+
+    return filled(x, LANES)
 
 
-def usual_form(channels: int, features: int, last: bool) -> str:
+def unframed(x: jax.Array, rows: int) -> jax.Array:
+    """So many rows of what :func:`framed` gives: all numbers of each, in the order of height, width, channels."""
+    return x[1:-1, 1:-1, :, :rows].reshape(-1, rows).T
+
+
+def usual_form(channels: int, features: int) -> str:
     """The form of a convolution on a CPU of which nothing is known."""
-    return "patches" if last or min(channels, features) < WINOGRAD_CHANNELS else "winograd"
+    return "patches" if min(channels, features) < WINOGRAD_CHANNELS else "winograd"
 
 
 def convolution(x: jax.Array, kernel: jax.Array, form: str | None = None) -> jax.Array:
@@ -58,7 +68,7 @@ def convolution(x: jax.Array, kernel: jax.Array, form: str | None = None) -> jax
     """
     if jax.default_backend() != "cpu":
         return lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    if (form or usual_form(kernel.shape[2], kernel.shape[3], last=False)) == "patches":
+    if (form or usual_form(kernel.shape[2], kernel.shape[3])) == "patches":
         return patch_convolution(x, kernel)
     from clustpsi.models.winograd import winograd_convolution  # few models need it, and it has to be compiled
 
@@ -76,72 +86,29 @@ def patch_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     return (patches.reshape(-1, len(matrix)) @ matrix).reshape(*x.shape[:-1], -1)
 
 
-def pooled_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """:func:`max_pool` of the convolution of images that come last.
+def pooled_convolution(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """A convolution of :func:`framed` images with bias, ReLU and :func:`max_pool`, framed again.
 
-    A product of patches here too, of which few are copied at a time: what is not pooled is not computed either.
+    Parameters
+    ----------
+    kernel
+        3, 3, channels in, channels out.
     """
-    channels, height, width, rows = x.shape
     if jax.default_backend() != "cpu":
-        return max_pool(lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("CHWN", "HWIO", "CHWN")))
-    if height % 2 == width % 2 == 0 and channels > 1:
-        # Only columns are copied next to each other; the rows' shares are added after the product.
-        matrix = computed_once(kernel.transpose(0, 3, 1, 2).reshape(-1, 3 * channels))
-        products = matrix @ columns_apart(computed_once(x)).reshape(3 * channels, -1)
-        return max_pool(rows_together(computed_once(products).reshape(-1, height, width, rows)))
-    padded = computed_once(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
-    height, width = height // 2 * 2, width // 2 * 2
-    if channels == 1:
-        # The four patches of a square lie in one of 4 x 4 pixels, which the kernel meets in four places.
-        patches = [padded[:, i : i + height : 2, j : j + width : 2] for i in range(4) for j in range(4)]
-        places = [jnp.pad(kernel, ((i, 1 - i), (j, 1 - j), (0, 0), (0, 0))) for i in range(2) for j in range(2)]
-        products = _product_of_patches(patches, jnp.concatenate(places, axis=3))
-        return largest(products.reshape(2, 2, -1, height // 2, width // 2, rows), (0, 1))
-    patches = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
-    return max_pool(_product_of_patches(patches, kernel).reshape(-1, height, width, rows))
+        return _one_by_one(x, kernel, bias)
+    from clustpsi.models.direct import direct_convolution  # one model needs it, and it has to be compiled
+
+    return direct_convolution(x, kernel, bias)
 
 
-def _product_of_patches(patches: list[jax.Array], kernel: jax.Array) -> jax.Array:
-    matrix = kernel.reshape(-1, kernel.shape[3])
-    return matrix.T @ computed_once(jnp.concatenate(patches)).reshape(len(matrix), -1)
+def _one_by_one(x: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    y = lax.conv_general_dilated(x, kernel, (1, 1), "VALID", dimension_numbers=("HWCN", "HWIO", "NHWC"))
+    # ReLU and maximum commute, and so do bias and maximum: after pooling they have a quarter of the work.
+    return _with_frame(nn.relu(max_pool(y) + bias).transpose(1, 2, 3, 0))
 
 
-@jax.custom_vjp
-def columns_apart(x: jax.Array) -> jax.Array:
-    """Every pixel's left neighbours, itself and its right neighbours, one after the other on the first axis."""
-    return _apart(x, axis=2, sign=1)
-
-
-@jax.custom_vjp
-def rows_together(x: jax.Array) -> jax.Array:
-    """Three parts of the first axis, added: what belongs to the row above, to the row itself and to the row below."""
-    return _together(x, axis=1, sign=1)
-
-
-def _apart(x: jax.Array, axis: int, sign: int) -> jax.Array:
-    return computed_once(jnp.concatenate([_moved(x, sign * by, axis) for by in (-1, 0, 1)]))
-
-
-def _together(x: jax.Array, axis: int, sign: int) -> jax.Array:
-    """The transpose of :func:`_apart` with the other sign."""
-    above, same, below = jnp.split(x, 3)
-    return computed_once(_moved(above, -sign, axis) + same + _moved(below, sign, axis))
-
-
-def _moved(x: jax.Array, by: int, axis: int) -> jax.Array:
-    """At every position what is one before (-1) or after it (1); zero beyond the edge."""
-    padding = [(0, 0, 0)] * x.ndim
-    padding[axis] = (-by, by, 0)
-    return lax.pad(x, jnp.zeros((), x.dtype), padding)
-
-
-# Written down, because JAX would transpose slices and concatenations one by one.
-columns_apart.defvjp(
-    lambda x: (columns_apart(x), None), lambda _, cotangent: (_together(computed_once(cotangent), axis=2, sign=-1),)
-)
-rows_together.defvjp(
-    lambda x: (rows_together(x), None), lambda _, cotangent: (_apart(computed_once(cotangent), axis=1, sign=-1),)
-)
+def _with_frame(x: jax.Array) -> jax.Array:
+    return jnp.pad(x, ((1, 1), (1, 1), (0, 0), (0, 0)))
 
 
 def computed_once(x: jax.Array) -> jax.Array:
@@ -152,20 +119,20 @@ def computed_once(x: jax.Array) -> jax.Array:
 class Conv(nn.Module):
     """A 3 x 3 convolution with bias, same padding; ``form`` as in :func:`convolution`.
 
-    If images come ``last``, it is pooled.
+    Or else it is ``pooled``, with ReLU, and takes and gives :func:`framed` images.
     """
 
     features: int
-    last: bool = False
     form: str | None = None
+    pooled: bool = False
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        channels = x.shape[0 if self.last else -1]
+        channels = x.shape[-2 if self.pooled else -1]
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3, channels, self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        if self.last:  # all of a square have the same bias, so the largest stays the largest
-            return pooled_convolution(x, kernel) + bias[:, None, None, None]
+        if self.pooled:
+            return pooled_convolution(x, kernel, bias)
         return convolution(x, kernel, self.form) + bias
 
 
@@ -239,42 +206,39 @@ def max_pool(x: jax.Array) -> jax.Array:
     """
     first, height, width, last = x.shape
     whole = x[:, : height // 2 * 2, : width // 2 * 2]
-    return largest(whole.reshape(first, height // 2, 2, width // 2, 2, last), (2, 4))
+    return largest(whole.reshape(first, height // 2, 2, width // 2, 2, last))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def largest(x: jax.Array, axes: tuple[int, int]) -> jax.Array:
-    """The maximum over two axes of length 2.
+@jax.custom_vjp
+def largest(x: jax.Array) -> jax.Array:
+    """The maximum over the third and the fifth axis, of length 2.
 
     A reduction, and even more so its gradient, would be slower on the CPU.
     """
-    return _largest(computed_once(x), axes)
+    return _largest(computed_once(x))
 
 
-def _largest(x: jax.Array, axes: tuple[int, int]) -> jax.Array:
-    a, b, c, d = _four(x, axes)
+def _largest(x: jax.Array) -> jax.Array:
+    a, b, c, d = _four(x)
     return computed_once(jnp.maximum(jnp.maximum(a, b), jnp.maximum(c, d)))
 
 
-def _four(x: jax.Array, axes: tuple[int, int]) -> list[jax.Array]:
-    i, j = axes
-    return [lax.index_in_dim(lax.index_in_dim(x, b, j, False), a, i, False) for a in range(2) for b in range(2)]
+def _four(x: jax.Array) -> list[jax.Array]:
+    return [x[:, :, a, :, b] for a in range(2) for b in range(2)]
 
 
-def _largest_forward(x: jax.Array, axes: tuple[int, int]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+def _largest_forward(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     x = computed_once(x)
-    found = _largest(x, axes)
+    found = _largest(x)
     return found, (x, found)
 
 
-def _largest_backward(
-    axes: tuple[int, int], values: tuple[jax.Array, jax.Array], cotangent: jax.Array
-) -> tuple[jax.Array]:
+def _largest_backward(values: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tuple[jax.Array]:
     """All that equal the maximum share alike.  So does JAX's gradient, which counts them by a slower reduction."""
     x, found = values
-    number = sum((each == found).astype(x.dtype) for each in _four(x, axes))
+    number = sum((each == found).astype(x.dtype) for each in _four(x))
     share = computed_once(cotangent / number)
-    return (computed_once((x == jnp.expand_dims(found, axes)) * jnp.expand_dims(share, axes)),)
+    return (computed_once((x == jnp.expand_dims(found, (2, 4))) * jnp.expand_dims(share, (2, 4))),)
 
 
 largest.defvjp(_largest_forward, _largest_backward)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from numba import njit
 
-from clustpsi.models.vectors import BYTES, COLUMNS, ROWS, product
+from clustpsi.models.vectors import BYTES, COLUMNS, ROWS, filled, product
 from clustpsi.xla_calls import (
     ARGUMENTS,
     RESULTS,
@@ -59,15 +59,9 @@ def last_state(inputs: jax.Array, is_word: jax.Array, recurrent: jax.Array, kept
     if jax.default_backend() != "cpu":
         return _step_by_step(inputs, is_word, recurrent, kept)
     rows = inputs.shape[2]
-    inputs, is_word, kept = (_whole_registers(each) for each in (inputs, is_word, kept))
+    inputs, is_word, kept = (filled(each, COLUMNS) for each in (inputs, is_word, kept))
     there = jnp.broadcast_to(is_word[:, None], (len(inputs), *kept.shape)).astype(jnp.float32)
     return _in_one_loop(inputs, there, recurrent, kept)[:, :rows]
-
-
-def _whole_registers(array: jax.Array) -> jax.Array:
-    """With zeros at the end of its rows."""
-    end = -array.shape[-1] % COLUMNS
-    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, end)]) if end else array
 
 
 def _step_by_step(inputs: jax.Array, is_word: jax.Array, recurrent: jax.Array, kept: jax.Array) -> jax.Array:

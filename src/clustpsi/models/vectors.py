@@ -3,8 +3,11 @@
 They are used in functions that Numba compiles, which work on addresses of single-precision numbers.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from llvmlite import binding, ir
 from numba import njit, types
@@ -16,14 +19,41 @@ COLUMNS = 2 * LANES
 BYTES = 4  # of a number
 
 
+def filled(array: jax.Array, *multiples: int) -> jax.Array:
+    """With zeros at the end of its last axes, so that their lengths are multiples of these."""
+    first = array.ndim - len(multiples)
+    ends = [-length % multiple for length, multiple in zip(array.shape[first:], multiples, strict=True)]
+    return jnp.pad(array, [(0, 0)] * first + [(0, end) for end in ends]) if any(ends) else array
+
+
 class Lanes:
     """Numbers side by side in a vector register, in a program that is being written."""
 
     type = ir.VectorType(ir.FloatType(), LANES)
-    zero = ir.Constant(type, [ir.Constant(ir.FloatType(), 0.0)] * LANES)
 
     def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
         self.builder, self.value = builder, value
+
+    @classmethod
+    def of(cls, builder: ir.IRBuilder, number: float) -> "Lanes":
+        """The same number in all lanes."""
+        return cls(builder, ir.Constant(cls.type, [ir.Constant(ir.FloatType(), float(np.float32(number)))] * LANES))
+
+    @classmethod
+    def at(cls, builder: ir.IRBuilder, address: ir.Value) -> "Lanes":
+        """What is there."""
+        return cls(builder, builder.load(builder.inttoptr(address, cls.type.as_pointer()), align=BYTES))
+
+    @classmethod
+    def repeating(cls, builder: ir.IRBuilder, address: ir.Value) -> "Lanes":
+        """The number that is there, in all lanes."""
+        number = builder.load(number_at(builder, address), align=BYTES)
+        undefined = ir.Constant(cls.type, ir.Undefined)
+        first = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+        return cls(builder, builder.shuffle_vector(first, undefined, _places(LANES * [0])))
+
+    def store(self, address: ir.Value) -> None:
+        self.builder.store(self.value, self.builder.inttoptr(address, self.type.as_pointer()), align=BYTES)
 
     def __add__(self, other: "Lanes") -> "Lanes":
         return Lanes(self.builder, self.builder.fadd(self.value, other.value, flags=("contract",)))
@@ -31,13 +61,91 @@ class Lanes:
     def __sub__(self, other: "Lanes") -> "Lanes":
         return Lanes(self.builder, self.builder.fsub(self.value, other.value, flags=("contract",)))
 
+    def __mul__(self, other: "Lanes") -> "Lanes":
+        return Lanes(self.builder, self.builder.fmul(self.value, other.value, flags=("contract",)))
+
     def __rmul__(self, factor: float) -> "Lanes":
-        same = ir.Constant(self.type, [ir.Constant(ir.FloatType(), float(np.float32(factor)))] * LANES)
-        return Lanes(self.builder, self.builder.fmul(same, self.value, flags=("contract",)))
+        return Lanes.of(self.builder, factor) * self
+
+    def where(self, condition: ir.Value, other: "Lanes") -> "Lanes":
+        """Each number where the condition holds, and the other one elsewhere."""
+        return Lanes(self.builder, self.builder.select(condition, self.value, other.value))
+
+    def compared(self, comparison: str, other: "Lanes") -> ir.Value:
+        """Where an ordered comparison holds."""
+        return self.builder.fcmp_ordered(comparison, self.value, other.value)
+
+    def total(self) -> ir.Value:
+        """The sum of all lanes, of one half and the other again and again."""
+        value, width = self.value, LANES
+        while width > 1:
+            width //= 2
+            halves = [
+                self.builder.shuffle_vector(value, value, _places(range(start, start + width))) for start in (0, width)
+            ]
+            value = self.builder.fadd(*halves)
+        return self.builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
 
 def constant(value: int) -> ir.Constant:
     return ir.Constant(ir.IntType(64), value)
+
+
+def number_at(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    """A pointer to one number."""
+    return builder.inttoptr(address, ir.FloatType().as_pointer())
+
+
+def beyond(builder: ir.IRBuilder, address: ir.Value, *ways: tuple[ir.Value, int]) -> ir.Value:
+    """An address after so many times some numbers of bytes."""
+    for stride, times in ways:
+        address = builder.add(address, builder.mul(stride, constant(times)))
+    return address
+
+
+def repeated(
+    builder: ir.IRBuilder,
+    steps: ir.Value,
+    moving: list[tuple[ir.Value, ir.Value]],
+    vectors: list[Lanes],
+    step: Callable[[list[ir.Value], list[Lanes]], list[Lanes]],
+) -> list[Lanes]:
+    """What becomes of vectors after so many steps, at least one.
+
+    Parameters
+    ----------
+    moving
+        Addresses of the first step, and how many bytes further each is in the next one.
+    step
+        From addresses and vectors to the new vectors.
+    """
+    before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
+    builder.branch(loop)
+    builder.position_at_end(loop)
+
+    def carried(kind: ir.Type, start: ir.Value) -> Any:
+        value = builder.phi(kind)
+        value.add_incoming(start, before)
+        return value
+
+    count = carried(ir.IntType(64), constant(0))
+    addresses = [carried(ir.IntType(64), start) for start, _ in moving]
+    so_far = [carried(Lanes.type, vector.value) for vector in vectors]
+    results = step(addresses, [Lanes(builder, value) for value in so_far])
+    counted = builder.add(count, constant(1))
+    count.add_incoming(counted, loop)
+    for address, (_, by) in zip(addresses, moving, strict=True):
+        address.add_incoming(builder.add(address, by), loop)
+    for value, result in zip(so_far, results, strict=True):
+        value.add_incoming(result.value, loop)
+    builder.cbranch(builder.icmp_signed("<", counted, steps), loop, after)
+    builder.position_at_end(after)
+    return results
+
+
+def _places(numbers: Iterable[int]) -> ir.Constant:
+    listed = list(numbers)
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(listed)), listed)
 
 
 def _product_of_a_few_rows(_, a, row, step, b, steps, total, width, add):  # type: ignore[no-untyped-def]
@@ -49,59 +157,30 @@ def _product_of_a_few_rows(_, a, row, step, b, steps, total, width, add):  # typ
 
     def write(_: Any, builder: ir.IRBuilder, __: Any, arguments: Any) -> ir.Value:
         a, row, step, b, steps, total, width, add = arguments
-        vector, single = Lanes.type.as_pointer(), ir.FloatType().as_pointer()
         cells = [(i, j) for i in range(ROWS) for j in range(2)]
-
-        def at(base: ir.Value, stride: ir.Value, times: int, beyond: int = 0) -> ir.Value:
-            line = builder.add(base, builder.mul(stride, constant(times)))
-            return builder.add(line, constant(beyond * LANES * BYTES))
-
-        places = {(i, j): builder.inttoptr(at(total, width, i, j), vector) for i, j in cells}
-        rows = [at(a, row, i) for i in range(ROWS)]
+        vector = constant(LANES * BYTES)
+        places = {(i, j): beyond(builder, total, (width, i), (vector, j)) for i, j in cells}
         with builder.if_else(builder.icmp_signed("!=", add, constant(0))) as (there, over):
             with there:
-                loaded = {cell: builder.load(places[cell], align=BYTES) for cell in cells}
+                loaded = {cell: Lanes.at(builder, places[cell]) for cell in cells}
                 from_there = builder.block
             with over:
                 from_over = builder.block
-        sums = {}
+        start = []
         for cell in cells:
-            sums[cell] = builder.phi(Lanes.type)
-            sums[cell].add_incoming(loaded[cell], from_there)
-            sums[cell].add_incoming(Lanes.zero, from_over)
+            value = builder.phi(Lanes.type)
+            value.add_incoming(loaded[cell].value, from_there)
+            value.add_incoming(Lanes.of(builder, 0).value, from_over)
+            start.append(Lanes(builder, value))
 
-        before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
-        builder.branch(loop)
-        builder.position_at_end(loop)
+        def added(addresses: list[ir.Value], sums: list[Lanes]) -> list[Lanes]:
+            along, line = addresses
+            right = [Lanes.at(builder, beyond(builder, line, (vector, j))) for j in range(2)]
+            left = [Lanes.repeating(builder, beyond(builder, along, (row, i))) for i in range(ROWS)]
+            return [left[i] * right[j] + so_far for (i, j), so_far in zip(cells, sums, strict=True)]
 
-        def carried(kind: ir.Type, start: ir.Value) -> Any:
-            value = builder.phi(kind)
-            value.add_incoming(start, before)
-            return value
-
-        count, along, line = (carried(ir.IntType(64), start) for start in (constant(0), constant(0), b))
-        so_far = {cell: carried(Lanes.type, sums[cell]) for cell in cells}
-        right = [builder.load(builder.inttoptr(at(line, width, 0, j), vector), align=BYTES) for j in range(2)]
-        undefined = ir.Constant(Lanes.type, ir.Undefined)
-        first = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
-        summed = {}
-        for i in range(ROWS):
-            left = builder.load(builder.inttoptr(builder.add(rows[i], along), single), align=BYTES)
-            left = builder.insert_element(undefined, left, ir.Constant(ir.IntType(32), 0))
-            left = Lanes(builder, builder.shuffle_vector(left, undefined, first))
-            for j in range(2):
-                times = builder.fmul(left.value, right[j], flags=("contract",))
-                summed[i, j] = builder.fadd(times, so_far[i, j], flags=("contract",))
-        counted = builder.add(count, constant(1))
-        count.add_incoming(counted, loop)
-        along.add_incoming(builder.add(along, step), loop)
-        line.add_incoming(builder.add(line, width), loop)
-        for cell in cells:
-            so_far[cell].add_incoming(summed[cell], loop)
-        builder.cbranch(builder.icmp_signed("<", counted, steps), loop, after)
-        builder.position_at_end(after)
-        for cell in cells:
-            builder.store(summed[cell], places[cell], align=BYTES)
+        for cell, summed in zip(cells, repeated(builder, steps, [(a, step), (b, width)], start, added), strict=True):
+            summed.store(places[cell])
         return constant(0)
 
     return types.intp(*[types.intp] * 8), write

@@ -13,13 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from clustpsi.models.vectors import BYTES, LANES, ROWS, Lanes, constant, product
+from clustpsi.models.vectors import BYTES, LANES, ROWS, Lanes, constant, filled, product
 from clustpsi.xla_calls import (
     ARGUMENTS,
     RESULTS,
@@ -56,8 +55,8 @@ def winograd_convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """
     _, height, width, _ = x.shape
     features = kernel.shape[3]
-    whole = _filled(x, SQUARE, SQUARE, CHANNELS)
-    matrices = _filled(kernel, CHANNELS, CHANNELS)
+    whole = filled(x, SQUARE, SQUARE, CHANNELS)
+    matrices = filled(kernel, CHANNELS, CHANNELS)
     inputs, outputs = matrices.shape[2:]
     shapes = [(*whole.shape[:3], outputs), *_room(inputs, outputs)]
     convolved: jax.Array = called(_convolution, shapes, whole, matrices)[0]
@@ -72,20 +71,13 @@ def _backward(inputs: tuple[jax.Array, jax.Array], cotangent: jax.Array) -> tupl
     """The input's gradient is a convolution too; the kernel's goes through the transforms in the other direction."""
     x, kernel = inputs
     channels, features = kernel.shape[2:]
-    whole, results = (_filled(each, SQUARE, SQUARE, CHANNELS) for each in (x, cotangent))
+    whole, results = (filled(each, SQUARE, SQUARE, CHANNELS) for each in (x, cotangent))
     shapes = [(3, 3, whole.shape[3], results.shape[3]), *_room(whole.shape[3], results.shape[3])]
     to_kernel = called(_convolution_gradient, shapes, whole, results)[0]
     return winograd_convolution(cotangent, kernel[::-1, ::-1].swapaxes(2, 3)), to_kernel[:, :, :channels, :features]
 
 
 winograd_convolution.defvjp(_forward, _backward)
-
-
-def _filled(array: jax.Array, *multiples: int) -> jax.Array:
-    """With zeros at the end of its last axes, so that their lengths are multiples of these."""
-    first = array.ndim - len(multiples)
-    ends = [-length % multiple for length, multiple in zip(array.shape[first:], multiples, strict=True)]
-    return jnp.pad(array, [(0, 0)] * first + [(0, end) for end in ends]) if any(ends) else array
 
 
 def _room(inputs: int, outputs: int) -> list[tuple[int, ...]]:
