@@ -245,7 +245,8 @@ faults(
         "for epoch in range(epochs):",
         "for epoch in range(epochs):\n        is_left = False",
     ),
-    ("shuffling-one-number-less", "last -= np.int64(number <= last)", "last -= np.int64(number < last)"),
+    ("shuffling-one-number-less", "np.int64(number & mask <= last)", "np.int64(number & mask < last)"),
+    ("shuffling-fewer-bits", "np.int64(word >> HALF) & mask", "np.int64(word >> HALF) & (mask >> 1)"),
     ("shuffling-one-half-too-many", "if is_left or last - 1 == mask >> 1:", "if is_left:"),
     ("shuffling-carry", "high += np.uint64(low < low_step)", "high += np.uint64(0)"),
     (

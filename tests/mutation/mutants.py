@@ -32,7 +32,8 @@ from faults import FAULTS, Fault
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / ".mutants" / "results.json"
 COPIED = ("src", "tests", "examples", "docs", "README.md", "pyproject.toml")
-CONTAINED = ("engine/registers.py", "models/vectors.py", "xla_calls.py")  # what loops of other files have in them when they are compiled
+# What loops of other files have in them when they are compiled.
+CONTAINED = ("engine/registers.py", "models/vectors.py", "xla_calls.py")
 LEAST_SHARE = 0.92
 TIME_LIMIT = 300  # seconds of CPU, which a busy machine does not change
 PATIENCE = 10  # times that on the clock, for a fault that makes the tests wait for ever
