@@ -872,6 +872,7 @@ faults(
     ("softmax-every-epoch-the-first", "at = epoch * size + start + j", "at = start + j"),
     ("softmax-of-two-the-larger-twice", "exponential(smaller(load(p, j)", "exponential(larger(load(p, j)"),
     ("softmax-columns-of-the-first-rows", "x, f * layout.rows + j, layout.rows)", "x, f * layout.rows, layout.rows)"),
+    ("softmax-labels-of-others", "own[i, width] = labels[row]", "own[i, width] = labels[i]"),
     ("softmax-rows-from-before-count", "counted = min(n - j, ROWS)", "counted = ROWS"),
     ("softmax-rest-of-a-batch-lost", "for j in range(whole, n):  # what", "for j in range(whole, whole):  # what"),
     (
@@ -977,7 +978,6 @@ faults(
         "_fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream))",
         "_fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream[:3]))",
     ),
-    ("local-work-labels-of-others", "np.asarray(labels)[rows]", "np.asarray(labels)[: len(rows)]"),
     (
         "local-work-pooled-without-buffers",
         "buffers=order.start.buffers[None]",
