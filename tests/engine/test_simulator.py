@@ -74,10 +74,11 @@ def plain_training(
 ) -> np.ndarray:
     """What training a softmax regression is for a client, in double precision: epochs, batches, Adam."""
     federation, step = simulator.federation, step or adam()
+    classes = federation.num_classes
     rng = generator(simulator.work.seed, Stream.TRAINING, t, client)
     rows = federation.train[client].copy()
     # Biases, then weights by feature.
-    theta, centre = (each.parameters.astype(np.float64).reshape(-1, 3) for each in (start, anchor or start))
+    theta, centre = (each.parameters.astype(np.float64).reshape(-1, classes) for each in (start, anchor or start))
     for _ in range(simulator.work.local_epochs):
         rng.shuffle(rows)
         for at in range(0, len(rows), simulator.work.batch_size):
@@ -85,7 +86,7 @@ def plain_training(
             x = np.column_stack([np.ones(len(batch)), federation.features[batch]])
             logits = scale * (x @ theta) + log_prior
             p = np.exp(logits - logits.max(axis=1, keepdims=True))
-            error = p / p.sum(axis=1, keepdims=True) - np.eye(3)[federation.labels[batch]]
+            error = p / p.sum(axis=1, keepdims=True) - np.eye(classes)[federation.labels[batch]]
             theta = theta - step(x.T @ (error * scale) / len(batch) + mu * (theta - centre))
     return theta.ravel()
 
@@ -100,8 +101,11 @@ def test_local_training_is_the_plain_loop_for_every_client_size(federation: Fede
         np.testing.assert_allclose(trained.models[client].parameters, expected, atol=2e-6)
 
 
-def test_local_training_is_the_plain_loop_for_rows_of_several_registers() -> None:
-    simulator = simulate(make_federation([33, 64, 7], features=40))
+@pytest.mark.parametrize(("features", "classes", "batch_size"), [(40, 3, 32), (40, 2, 32), (3, 5, 10), (3, 2, 50)])
+def test_local_training_is_the_plain_loop_for_rows_of_several_registers(
+    features: int, classes: int, batch_size: int
+) -> None:
+    simulator = simulate(make_federation([33, 64, 7], features=features, classes=classes), batch_size=batch_size)
     start = simulator.initial(0)
     trained = simulator.serve(Train(np.arange(3), start, each=True), 2)
     for client in range(3):
@@ -278,8 +282,12 @@ def test_written_out_softmax_regression_is_the_general_program(federation: Feder
     assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
 
 
-def test_the_loss_of_large_batches_has_all_their_rows(federation: Federation) -> None:
-    written_out, general = simulate(federation, batch_size=150), simulate(federation, batch_size=150, lanes=1)
+@pytest.mark.parametrize(("batch_size", "local_epochs"), [(150, 3), (32, 40)])
+def test_the_loss_has_all_rows_of_large_batches_and_of_many_epochs(
+    federation: Federation, batch_size: int, local_epochs: int
+) -> None:
+    settings = {"batch_size": batch_size, "local_epochs": local_epochs, "lr": 0.001}
+    written_out, general = simulate(federation, **settings), simulate(federation, **settings, lanes=1)
     order = Train(EVERYBODY, general.initial(0))
     ours, theirs = written_out.serve(order, 1), general.serve(order, 1)
     assert max(len(rows) for rows in federation.train) > 64

@@ -208,7 +208,8 @@ class LocalWork:
         for lane, task in enumerate(tasks):
             stream = (self.seed, Stream.TRAINING, t, self._numbers[task.client])
             _fill_order(order[lane], rows[lane], self.local_epochs, generator(*stream))
-            keys[lane] = raw_key(*stream)
+            if self._programs.side_by_side is None:  # the loops draw no other random numbers
+                keys[lane] = raw_key(*stream)
         padded = [*tasks, *[tasks[-1]] * (lanes - len(tasks))]
         jobs = Job(
             parameters=_stack([task.start.parameters for task in padded]),

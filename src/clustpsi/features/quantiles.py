@@ -40,8 +40,10 @@ class Counts:
     @classmethod
     def of(cls, numbers: NDArray[Any]) -> "Counts":
         """Count finite numbers."""
-        values, counts = np.unique(np.asarray(numbers, np.float64), return_counts=True)
-        return cls(values, counts).bounded()
+        if numbers.dtype.kind not in "iu" or numbers.dtype.itemsize > 4:  # small whole numbers are sorted faster
+            numbers = numbers.astype(np.float64)
+        values, counts = np.unique(numbers, return_counts=True)
+        return cls(values.astype(np.float64), counts).bounded()
 
     def bounded(self) -> "Counts":
         return self if not self.is_exact or len(self.values) <= MOST_VALUES else self.rounded()

@@ -227,14 +227,22 @@ class FittedTable(Fitted[TableRows]):
         return (len(self.numbers) + marks + sum(len(each.kinds) + 1 for each in self.categories),), np.dtype(np.float32)
 
     def transform(self, rows: TableRows) -> NDArray[np.float32]:
-        scaled = np.zeros(rows.numbers.shape, dtype=np.float32)
+        (width,), kind = self.row
+        features = np.empty((len(rows.numbers), width), kind)
         for index, column in enumerate(self.numbers):
             values = rows.numbers[:, index].astype(np.float64)
-            scaled[:, index] = np.nan_to_num((values - column.centre) / column.spread, nan=0.0)
+            values -= column.centre
+            values /= column.spread
+            features[:, index] = np.nan_to_num(values, copy=False, nan=0.0)
+        at = len(self.numbers)
         marked = [index for index, column in enumerate(self.numbers) if column.is_marked]
-        marks = np.isnan(rows.numbers[:, marked]).astype(np.float32)
-        hot = [_one_hot(kinds, column) for kinds, column in zip(rows.categories, self.categories, strict=True)]
-        return np.hstack([scaled, marks, *hot])
+        features[:, at : at + len(marked)] = np.isnan(rows.numbers[:, marked])
+        at += len(marked)
+        for kinds, category in zip(rows.categories, self.categories, strict=True):
+            hot = _one_hot(kinds, category)
+            features[:, at : at + hot.shape[1]] = hot
+            at += hot.shape[1]
+        return features
 
     def read(self, data: Any, where: str = "the data") -> TableRows:
         import pandas as pd
