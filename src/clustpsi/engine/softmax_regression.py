@@ -1,9 +1,9 @@
 """Softmax regression as plain compiled loops, for training and scoring.
 
 One step of such a small model needs about a thousand multiplications, which the general program spreads over about
-forty operations.  Here a client's whole training is one loop, which is a few times faster (docs/benchmarks.md).  It
-takes the same steps in the same precision as :func:`clustpsi.engine.training.local_training` and differs only in
-rounding.
+forty operations.  Here a client's whole training is one loop over vector registers, which is many times faster
+(docs/benchmarks.md).  It takes the same steps in the same precision as
+:func:`clustpsi.engine.training.local_training` and differs only in rounding.
 """
 
 from collections.abc import Callable
@@ -229,7 +229,7 @@ def _train(
 ) -> float:  # fmt: skip
     """Train ``parameters`` (biases, then weights by feature and class) and ``state`` in place; give the mean loss."""
     classes, number = log_prior.size, parameters.size
-    layout = _layout(classes, number // classes - 1, batch_size)
+    layout = _layout(classes, number // classes - 1, min(batch_size, size))
     adam = state.size > 0
     moments = state if adam else np.zeros(1 + 2 * number, np.float32)
     factors = np.empty(number, np.float32)
