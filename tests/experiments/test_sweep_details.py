@@ -1,18 +1,20 @@
 """A sweep's worker against plain runs, and what a sweep counts."""
 
 import json
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Sweep
 from clustpsi.experiments.workers import REPORTS, Event, Outcome, Processes, Step, Worker
 from clustpsi.runs.cell import Cells
 from clustpsi.runs.config import Config
-from clustpsi.runs.run import run
+from clustpsi.runs.run import _Run, run
 from clustpsi.runs.sources import Sources
 from clustpsi.runs.store import RunFolder, Store
 from helpers import clustpsi
@@ -41,6 +43,57 @@ def test_a_worker_with_several_seeds_and_partitions_gives_what_plain_runs_give(t
     for config in runs:
         assert worker.execute(config, sweep) == Outcome("finished")
         assert contents(sweep.folder(config)) == contents(run(config, plain))
+
+
+def test_a_run_trains_while_the_files_of_the_one_before_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = identified({"seeds_list": "1,2"})
+    worker, store, alone = Worker(None), Store(tmp_path / "sweep"), Store(tmp_path / "alone")
+    told, trained, both, go, finish = list[Any](), list[Config](), threading.Event(), _Run.go, RunFolder.finish
+
+    def train(made: _Run) -> None:
+        go(made)
+        trained.append(made.course.config)
+        if len(trained) == 2:
+            both.set()
+
+    def finish_late(folder: RunFolder, *arguments: Any) -> None:
+        assert both.wait(60) and folder.is_locked
+        finish(folder, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_Run, "go", train)
+        patched.setattr(RunFolder, "finish", finish_late)
+        for config in runs:
+            worker.train(config, store, lambda outcome, config=config: told.append((config, outcome)))  # type: ignore[misc]
+        worker.wait()
+    assert told == [(config, Outcome("finished")) for config in runs]
+    for config in runs:
+        assert not store.folder(config).is_locked
+        assert contents(store.folder(config)) == contents(run(config, alone))
+
+
+def test_nothing_is_said_of_a_run_before_the_outcome_of_the_one_before(tmp_path: Path) -> None:
+    worker, told = Worker(None), list[Event]()
+    for config in identified({"seeds_list": "1,2"}):
+        worker.train(config, Store(tmp_path), told.append, told.append)
+    worker.wait()
+    steps, end = [Step] * 3, [Outcome]
+    assert [type(event) for event in told] == [*steps, *end, *steps, *end]
+
+
+def test_a_run_whose_last_files_cannot_be_written_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, worker, store = identified({"seeds_list": "1,2"}), Worker(None), Store(tmp_path)
+    with monkeypatch.context() as patched:
+
+        def full(*_: Any) -> None:
+            raise ClustPSIError("no space left to write summary.json")
+
+        patched.setattr(RunFolder, "finish", full)
+        assert worker.execute(runs[0], store) == Outcome("failed", "no space left to write summary.json")
+    assert not store.folder(runs[0]).finished and not store.folder(runs[0]).is_locked
+    assert [worker.execute(config, store).status for config in runs] == ["finished", "finished"]
 
 
 def test_a_worker_reports_every_round_once(tmp_path: Path) -> None:

@@ -76,10 +76,10 @@ class Simulator:
             RowLists(places, part.sizes)
             for places, part in zip(np.split(np.arange(len(layout)), [len(train.rows)]), (train, test), strict=True)
         )
-        self._label_of_row = federation.labels[layout]
+        self._label_of_row = federation.labels.take(layout)
         self._parts: dict[tuple[int, HoldOut], tuple[Rows, Rows]] = {}
         self.work = LocalWork(
-            federation.features[layout],
+            federation.features.take(layout, axis=0),
             self._label_of_row,
             self._train_rows,
             network,

@@ -1,15 +1,18 @@
 """Workers, which execute the runs of a sweep: in this process, in others on this machine, or elsewhere."""
 
 import contextlib
+import contextvars
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
 import os
 import signal
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -21,6 +24,7 @@ from clustpsi.runs.store import RunLocked, Store
 
 if TYPE_CHECKING:
     from clustpsi.runs.cell import Cells
+    from clustpsi.runs.course import Watch
 
 REPORTS = 0.2  # seconds between two reports of a worker process on its rounds: more would be work that nobody sees
 
@@ -81,25 +85,68 @@ class Worker:
         self._data_dir = data_dir
         self._cells: Cells | None = None
         self._infeasible: tuple[dict[str, Any], Outcome] | None = None
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._told: Future[None] | None = None  # of the last run that has trained
 
     def execute(self, config: Config, store: Store, watch: Callable[[Step], None] | None = None) -> Outcome:
         """Execute a run, from its checkpoint if there is one; never raises."""
-        from clustpsi.runs.cell import Cells  # here, because only workers need JAX
-        from clustpsi.runs.course import Progress
-        from clustpsi.runs.run import run
+        outcomes: list[Outcome] = []
+        self.train(config, store, outcomes.append, watch)
+        self.wait()
+        return outcomes[0]
+
+    def train(
+        self,
+        config: Config,
+        store: Store,
+        tell: Callable[[Outcome], None],
+        watch: Callable[[Step], None] | None = None,
+    ) -> None:
+        """Train a run.  Its last files are written, and its outcome is told, while the next one trains.
+
+        The disk takes a while to keep files, and short runs would spend a part of their time waiting for it.
+        """
+        from clustpsi.runs.course import Progress  # here, because only workers need JAX
 
         def report(progress: Progress) -> None:
             if watch is not None and progress.part == 0:  # a round has ended
+                self.wait()  # nothing is said of this run before the one before has been told of
                 watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
 
+        rest: list[Callable[[], None]] = []
+        outcome = self._attempt(lambda: self._rounds(config, store, report, rest.append))
+        self.wait()
+        if outcome.status == "infeasible":
+            self._infeasible = config.cell, outcome
+        if rest:
+            here = contextvars.copy_context()  # which says how files are kept
+            self._told = self._files.submit(here.run, lambda: tell(self._attempt(rest[0])))
+        else:
+            tell(outcome)
+
+    def _rounds(
+        self, config: Config, store: Store, report: "Watch", later: Callable[[Callable[[], None]], None]
+    ) -> None:
+        from clustpsi.runs.cell import Cells
+        from clustpsi.runs.run import run
+
         if self._infeasible is not None and self._infeasible[0] == config.cell:
-            return self._infeasible[1]  # the search for a partition is long, and was in vain for the run before
+            # The search for a partition is long, and was in vain for the run before.
+            raise InfeasiblePartition(self._infeasible[1].reason)
+        self._cells = self._cells or Cells(Sources(self._data_dir), workers=1)
+        run(config, store, cell=self._cells.open(config), resume=True, watch=report, later=later)
+
+    def wait(self) -> None:
+        """Until all runs that have trained have been told of."""
+        if self._told is not None:
+            self._told.result()
+
+    @staticmethod
+    def _attempt(work: Callable[[], None]) -> Outcome:
         try:
-            self._cells = self._cells or Cells(Sources(self._data_dir), workers=1)
-            run(config, store, cell=self._cells.open(config), resume=True, watch=report)
+            work()
         except InfeasiblePartition as error:
-            self._infeasible = config.cell, Outcome("infeasible", str(error))
-            return self._infeasible[1]
+            return Outcome("infeasible", str(error))
         except RunLocked as error:
             return Outcome("locked", str(error))
         except ClustPSIError as error:
@@ -177,11 +224,15 @@ def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: 
     if niceness and hasattr(os, "nice"):
         os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the sweep decides what it means
-    shown = warnings.showwarning
+    shown, sending = warnings.showwarning, threading.Lock()
+
+    def send(event: Event) -> None:
+        with sending:  # outcomes come from a thread of their own
+            pipe.send(event)
 
     def forward(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, ClustPSIWarning):
-            pipe.send(Note(str(message)))
+            send(Note(str(message)))
         else:
             shown(message, category, *place, **more)
 
@@ -191,12 +242,12 @@ def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: 
     def report(step: Step) -> None:
         nonlocal reported
         if time.monotonic() - reported > REPORTS:
-            pipe.send(step)
+            send(step)
             reported = time.monotonic()
 
     with contextlib.suppress(EOFError, OSError):
         while True:
-            pipe.send(worker.execute(pipe.recv(), store, report))
+            worker.train(pipe.recv(), store, send, report)
 
 
 class ThisProcess:

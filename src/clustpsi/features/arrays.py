@@ -21,7 +21,7 @@ class ArrayRows(Rows):
         return len(self.values)
 
     def take(self, rows: NDArray[np.int64]) -> "ArrayRows":
-        return ArrayRows(self.values[rows])
+        return ArrayRows(self.values.take(rows, axis=0))
 
     @property
     def arrays(self) -> tuple[NDArray[Any], ...]:

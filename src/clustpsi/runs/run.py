@@ -1,6 +1,8 @@
 """One run: a method on a federation, from its configuration to the folder with its results."""
 
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,15 @@ def run(
     data_dir: Path | None = None,
     workers: int | None = None,
     watch: Watch | None = None,
+    later: Callable[[Callable[[], None]], None] | None = None,
 ) -> RunFolder:
     """Run a configuration and write its results to the store.
 
     A finished run is not computed again unless ``fresh``.  With ``resume`` an unfinished run continues from its last
     checkpoint and ends bit for bit as if it had never stopped.  With ``save_rounds`` every round has a checkpoint;
     otherwise the last one may be some seconds old.  ``cell`` saves the set-up if several methods run on one federation.
+    ``later`` is given what is left to do after the last round, which is to write files and to unlock the folder; this
+    may be done in another thread, while the cell serves the next run.
     """
     config = config.checked()
     if config.split == "none":
@@ -62,15 +67,27 @@ def run(
             f"{folder.path} holds an unfinished run: go on with --resume, or start it again with --fresh"
         )
     cell = cell or open_cell(config, dataset=dataset, workers=workers)
-    with folder.locked():
+    with ExitStack() as held:
+        held.enter_context(folder.locked())
         if fresh:
             folder.clear()
         elif folder.finished:  # another process has finished it since the first check
             return folder
         if (folder / "checkpoint.npz").exists():
             cell = cell.with_forms(folder.forms())
-        _Run(Course(config, cell, watch), folder, save_models, save_rounds).go()
+        made = _Run(Course(config, cell, watch), folder, save_models, save_rounds)
+        made.go()
+        if later is None:
+            made.finish()
+        else:
+            kept = held.pop_all()
+            later(lambda: _finish(made, kept))
     return folder
+
+
+def _finish(made: "_Run", held: ExitStack) -> None:
+    with held:
+        made.finish()
 
 
 class _Run:
@@ -84,6 +101,7 @@ class _Run:
         self.constant = constant_answers(self.clients.train_counts, counted)
 
     def go(self) -> None:
+        """All rounds."""
         course, saved, cost = self.course, time.monotonic(), 0.0
         if (self.folder / "checkpoint.npz").exists():
             with course.timed("files"):
@@ -106,7 +124,7 @@ class _Run:
                 self._save()
                 self.folder.write_failure(str(error))
                 raise
-        self._finish()
+        course.take_ledger()
 
     def _load(self) -> None:
         path = self.folder / "checkpoint.npz"
@@ -150,18 +168,18 @@ class _Run:
         )
         self.folder.write_newcomers(course.newcomers)
 
-    def _finish(self) -> None:
-        course, cell = self.course, self.course.cell
+    def finish(self) -> None:
+        """What comes after the last round.  The cell's server may already serve another run: its ledger is not used."""
+        course, cell, before = self.course, self.course.cell, time.perf_counter()
         with kept_together():  # the summary, which says that all is there, comes after them
-            with course.timed("files"):
-                self._write_tables()
-                if self.save_models:
-                    if isinstance(cell.architecture, OwnArchitecture):  # only the clients know it
-                        self.folder.write_vectors(course.deployment, self.clients.names)
-                    else:
-                        save_model(course.saved(), self.folder / MODEL)
-            course.take_ledger()
-            self.folder.write_timing(course.seconds)
+            self._write_tables()
+            if self.save_models:
+                if isinstance(cell.architecture, OwnArchitecture):  # only the clients know it
+                    self.folder.write_vectors(course.deployment, self.clients.names)
+                else:
+                    save_model(course.saved(), self.folder / MODEL)
+            files = course.seconds.get("files", 0.0) + time.perf_counter() - before
+            self.folder.write_timing({**course.seconds, "files": files})
         facts: dict[str, Any] = {"model": cell.model, "num_parameters": cell.num_parameters}
         if cell.forms:
             facts["convolutions"] = list(cell.forms)

@@ -119,7 +119,7 @@ class RunFolder:
 
         A process that only checks the lock holds it for a moment, so this waits up to ``patience`` seconds.
         """
-        lock = filelock.FileLock(self._lock_file)
+        lock = filelock.FileLock(self._lock_file, thread_local=False)  # another thread may release it
         with writing(self._lock_file):
             make_folder(self._lock_file.parent)
             try:
