@@ -136,7 +136,12 @@ class LocalWork:
         self.lanes = self._programs.lanes
         largest = int(train_rows.sizes.max())
         check_visits(largest, local_epochs, "the largest client", self.workers * self.lanes)
-        self._features, self._labels = jnp.asarray(features), jnp.asarray(labels)
+        self._features: Any
+        self._labels: Any
+        if self._programs.side_by_side is None:
+            self._features, self._labels = jnp.asarray(features), jnp.asarray(labels)
+        else:  # loops read NumPy's arrays, and JAX would copy them
+            self._features, self._labels = features, labels
         self._own_words = OwnWords.of(network, features, train_rows) if self.lanes == 1 else None
         self._scoring = self._programs.scoring
         self._no_prior = np.zeros((self._scoring.most_rows, num_classes), np.float32)
@@ -197,7 +202,7 @@ class LocalWork:
     ) -> list[tuple[Model, float]]:
         """Train clients side by side; empty lanes have no rows and take no steps."""
         kind, lanes = tasks[0].kind, self._lanes_for(tasks)
-        labels: Any = self._labels
+        labels = self._labels
         rows = [task.rows for task in tasks]
         if self._programs.side_by_side is not None:
             (own,) = rows
