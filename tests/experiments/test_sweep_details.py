@@ -2,8 +2,11 @@
 
 import json
 import threading
+import time
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from clustpsi.errors import ClustPSIError
 from clustpsi.experiments.grid import grid
 from clustpsi.experiments.sweep import Sweep
-from clustpsi.experiments.workers import REPORTS, Event, Outcome, Processes, Step, Worker
+from clustpsi.experiments.workers import REPORTS, Event, Outcome, Processes, Step, Worker, _serve
 from clustpsi.runs.cell import Cells
 from clustpsi.runs.config import Config
 from clustpsi.runs.run import _Run, run
@@ -66,7 +69,11 @@ def test_a_run_trains_while_the_files_of_the_one_before_are_written(
         patched.setattr(_Run, "go", train)
         patched.setattr(RunFolder, "finish", finish_late)
         for config in runs:
-            worker.train(config, store, lambda outcome, config=config: told.append((config, outcome)))  # type: ignore[misc]
+
+            def tell(outcome: Outcome, config: Config = config) -> None:
+                told.append((config, outcome))
+
+            worker.train(config, store, tell, lambda _: None)
         worker.wait()
     assert told == [(config, Outcome("finished")) for config in runs]
     for config in runs:
@@ -74,11 +81,23 @@ def test_a_run_trains_while_the_files_of_the_one_before_are_written(
         assert contents(store.folder(config)) == contents(run(config, alone))
 
 
-def test_nothing_is_said_of_a_run_before_the_outcome_of_the_one_before(tmp_path: Path) -> None:
-    worker, told = Worker(None), list[Event]()
-    for config in identified({"seeds_list": "1,2"}):
-        worker.train(config, Store(tmp_path), told.append, told.append)
-    worker.wait()
+def test_nothing_is_said_of_a_run_before_the_outcome_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clustpsi.experiments.workers.REPORTS", -1)  # every round
+    runs, told = identified({"seeds_list": "1,2"}), list[Event]()
+    monkeypatch.setattr("clustpsi.experiments.workers.signal.signal", lambda *_: None)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def recv() -> Config:
+        if not runs:
+            raise EOFError
+        return runs.pop(0)
+
+    pipe = SimpleNamespace(send=told.append, recv=recv)
+    _serve(pipe, Store(tmp_path), None, 0)  # type: ignore[arg-type]
+    while len(told) < 8:
+        time.sleep(0.01)
     steps, end = [Step] * 3, [Outcome]
     assert [type(event) for event in told] == [*steps, *end, *steps, *end]
 
@@ -91,7 +110,10 @@ def test_a_run_whose_last_files_cannot_be_written_has_failed(tmp_path: Path, mon
             raise ClustPSIError("no space left to write summary.json")
 
         patched.setattr(RunFolder, "finish", full)
-        assert worker.execute(runs[0], store) == Outcome("failed", "no space left to write summary.json")
+        outcomes = list[Outcome]()
+        worker.train(runs[0], store, outcomes.append, lambda _: None)
+        worker.wait()
+        assert outcomes == [Outcome("failed", "no space left to write summary.json")]
     assert not store.folder(runs[0]).finished and not store.folder(runs[0]).is_locked
     assert [worker.execute(config, store).status for config in runs] == ["finished", "finished"]
 

@@ -1,7 +1,6 @@
 """Workers, which execute the runs of a sweep: in this process, in others on this machine, or elsewhere."""
 
 import contextlib
-import contextvars
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
@@ -24,7 +23,6 @@ from clustpsi.runs.store import RunLocked, Store
 
 if TYPE_CHECKING:
     from clustpsi.runs.cell import Cells
-    from clustpsi.runs.course import Watch
 
 REPORTS = 0.2  # seconds between two reports of a worker process on its rounds: more would be work that nobody sees
 
@@ -90,71 +88,69 @@ class Worker:
 
     def execute(self, config: Config, store: Store, watch: Callable[[Step], None] | None = None) -> Outcome:
         """Execute a run, from its checkpoint if there is one; never raises."""
-        outcomes: list[Outcome] = []
-        self.train(config, store, outcomes.append, watch)
-        self.wait()
-        return outcomes[0]
+        return self._rounds(config, store, watch)
 
     def train(
-        self,
-        config: Config,
-        store: Store,
-        tell: Callable[[Outcome], None],
-        watch: Callable[[Step], None] | None = None,
+        self, config: Config, store: Store, tell: Callable[[Outcome], None], watch: Callable[[Step], None]
     ) -> None:
-        """Train a run.  Its last files are written, and its outcome is told, while the next one trains.
+        """Execute a run, whose last files are written and whose outcome is told while the next one trains.
 
         The disk takes a while to keep files, and short runs would spend a part of their time waiting for it.
         """
-        from clustpsi.runs.course import Progress  # here, because only workers need JAX
-
-        def report(progress: Progress) -> None:
-            if watch is not None and progress.part == 0:  # a round has ended
-                self.wait()  # nothing is said of this run before the one before has been told of
-                watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
-
         rest: list[Callable[[], None]] = []
-        outcome = self._attempt(lambda: self._rounds(config, store, report, rest.append))
+        outcome = self._rounds(config, store, watch, rest.append)
         self.wait()
-        if outcome.status == "infeasible":
-            self._infeasible = config.cell, outcome
         if rest:
-            here = contextvars.copy_context()  # which says how files are kept
-            self._told = self._files.submit(here.run, lambda: tell(self._attempt(rest[0])))
+            self._told = self._files.submit(lambda: tell(_outcome(rest[0])))
         else:
             tell(outcome)
 
     def _rounds(
-        self, config: Config, store: Store, report: "Watch", later: Callable[[Callable[[], None]], None]
-    ) -> None:
-        from clustpsi.runs.cell import Cells
+        self,
+        config: Config,
+        store: Store,
+        watch: Callable[[Step], None] | None,
+        later: Callable[[Callable[[], None]], None] | None = None,
+    ) -> Outcome:
+        from clustpsi.runs.cell import Cells  # here, because only workers need JAX
+        from clustpsi.runs.course import Progress
         from clustpsi.runs.run import run
 
+        def report(progress: Progress) -> None:
+            if watch is not None and progress.part == 0:  # a round has ended
+                watch(Step(progress.round, progress.num_rounds, progress.global_accuracy))
+
+        def work() -> None:
+            self._cells = self._cells or Cells(Sources(self._data_dir), workers=1)
+            run(config, store, cell=self._cells.open(config), resume=True, watch=report, later=later)
+
         if self._infeasible is not None and self._infeasible[0] == config.cell:
-            # The search for a partition is long, and was in vain for the run before.
-            raise InfeasiblePartition(self._infeasible[1].reason)
-        self._cells = self._cells or Cells(Sources(self._data_dir), workers=1)
-        run(config, store, cell=self._cells.open(config), resume=True, watch=report, later=later)
+            return self._infeasible[1]  # the search for a partition is long, and was in vain for the run before
+        outcome = _outcome(work)
+        if outcome.status == "infeasible":
+            self._infeasible = config.cell, outcome
+        return outcome
 
     def wait(self) -> None:
         """Until all runs that have trained have been told of."""
         if self._told is not None:
             self._told.result()
 
-    @staticmethod
-    def _attempt(work: Callable[[], None]) -> Outcome:
-        try:
-            work()
-        except InfeasiblePartition as error:
-            return Outcome("infeasible", str(error))
-        except RunLocked as error:
-            return Outcome("locked", str(error))
-        except ClustPSIError as error:
-            return Outcome("failed", str(error))
-        except Exception as error:
-            first_line = str(error).partition("\n")[0]
-            return Outcome("failed", f"{type(error).__name__}: {first_line}", traceback.format_exc())
-        return Outcome("finished")
+
+def _outcome(work: Callable[[], None]) -> Outcome:
+    """How it ended."""
+    try:
+        work()
+    except InfeasiblePartition as error:
+        return Outcome("infeasible", str(error))
+    except RunLocked as error:
+        return Outcome("locked", str(error))
+    except ClustPSIError as error:
+        return Outcome("failed", str(error))
+    except Exception as error:
+        first_line = str(error).partition("\n")[0]
+        return Outcome("failed", f"{type(error).__name__}: {first_line}", traceback.format_exc())
+    return Outcome("finished")
 
 
 class Processes:
@@ -242,6 +238,7 @@ def _serve(pipe: multiprocessing.connection.Connection, store: Store, data_dir: 
     def report(step: Step) -> None:
         nonlocal reported
         if time.monotonic() - reported > REPORTS:
+            worker.wait()  # nothing is said of a run before the one before has been told of
             send(step)
             reported = time.monotonic()
 

@@ -132,8 +132,10 @@ class RunFolder:
             self._remove_left_overs()
             yield
         finally:
-            self._remove_if_empty()
-            lock.release()
+            try:
+                self._remove_if_empty()
+            finally:
+                lock.release()
 
     @property
     def is_locked(self) -> bool:
