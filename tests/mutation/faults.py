@@ -1281,10 +1281,11 @@ faults(
     ("sweep-locked-is-failed", 'return Outcome("locked", str(error))', 'return Outcome("failed", str(error))'),
     (
         "sweep-failed-is-locked",
-        'except ClustPSIError as error:\n            return Outcome("failed"',
-        'except ClustPSIError as error:\n            return Outcome("locked"',
+        'except ClustPSIError as error:\n        return Outcome("failed"',
+        'except ClustPSIError as error:\n        return Outcome("locked"',
     ),
     ("sweep-data-elsewhere", "Sources(self._data_dir)", "Sources(None)"),
+    ("sweep-speaks-of-the-next-run-too-soon", "worker.wait()  # nothing is said", "pass  # nothing is said"),
     ("sweep-reports-within-rounds", "and progress.part == 0:", ":"),
     ("sweep-reports-every-round", "if time.monotonic() - reported > REPORTS:", "if True:"),
     ("sweep-searches-again", "self._infeasible[0] == config.cell:", "False:"),
