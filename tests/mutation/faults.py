@@ -1418,7 +1418,7 @@ faults(
     ("features-gaps-not-marked", "self.marks_gaps and each.gaps > 0", "False"),
     ("features-every-column-marked", "self.marks_gaps and each.gaps > 0", "self.marks_gaps"),
     ("features-gaps-in-the-mean", "known = values[~np.isnan(values)]", "known = np.nan_to_num(values)"),
-    ("features-gap-far-from-the-centre", "column.spread, nan=0.0)", "column.spread, nan=-1.0)"),
+    ("features-gap-far-from-the-centre", "copy=False, nan=0.0)", "copy=False, nan=-1.0)"),
     ("features-constants-divided", "return centre, spread or 1.0", "return centre, spread or 1e-9"),
     ("features-new-kinds-are-the-first", "place.get(name, others)", "place.get(name, 0)"),
     ("features-most-kinds-ignored", "most_frequent(self.most_kinds)", "most_frequent(50)"),
