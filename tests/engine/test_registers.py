@@ -18,10 +18,10 @@ from clustpsi.engine.registers import (
     SUMMED,
     copy_columns,
     exponential,
-    find,
     larger,
     load,
     load_eight,
+    row_starts,
     smaller,
     start_of,
     store,
@@ -130,7 +130,7 @@ def test_sums_are_those_of_halves_alone_and_four_at_a_time() -> None:
 def _columns(
     table: NDArray[np.float32], rows: NDArray[np.int32], starts: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:
-    find(start_of(rows), 1, table.shape[1], start_of(starts))
+    row_starts(start_of(rows), 1, table.shape[1], start_of(starts))
     for f in range(0, table.shape[1], COPIED):
         copy_columns(start_of(starts), start_of(table), f, start_of(out), f * (ROWS + 3) + 2, ROWS + 3)
 

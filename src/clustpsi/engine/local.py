@@ -205,9 +205,8 @@ class LocalWork:
         labels = self._labels
         rows = [task.rows for task in tasks]
         if self._programs.side_by_side is not None:
-            (own,) = rows
-            features, labels = self._programs.side_by_side(features, labels, own)
-            rows = [np.arange(len(own))]
+            features, labels, own = self._side_by_side(rows[0])
+            rows = [own]
         order = np.zeros((lanes, self._order_length), np.int32)
         keys = np.zeros((lanes, 2), np.uint32)
         for lane, task in enumerate(tasks):
@@ -235,13 +234,16 @@ class LocalWork:
         parameters, buffers, losses = np.asarray(result.parameters), np.asarray(result.buffers), np.asarray(result.loss)
         return [(Model(parameters[lane], buffers[lane]), float(losses[lane])) for lane in range(len(tasks))]
 
+    def _side_by_side(self, rows: NDArray[np.int64]) -> tuple[Any, Any, NDArray[np.int64]]:
+        """Features, labels and the numbers that rows have in them: copies of these rows, if training takes such."""
+        if self._programs.side_by_side is None:
+            return self._features, self._labels, rows
+        return *self._programs.side_by_side(self._features, self._labels, rows), np.arange(len(rows))
+
     def train_pooled(self, order: TrainPooled, rows: NDArray[np.int64], client: int, t: int) -> Pooled:
         """Train on all given rows as one client with this number, which keeps its optimizer."""
         stream = (self.seed, Stream.TRAINING, t, client)
-        features, labels = self._features, self._labels
-        if self._programs.side_by_side is not None:
-            features, labels = self._programs.side_by_side(features, labels, rows)
-            rows = np.arange(len(rows))
+        features, labels, rows = self._side_by_side(rows)
         visits = np.zeros((1, order.epochs * len(rows) + self.batch_size), np.int32)
         _fill_order(visits[0], rows, order.epochs, generator(*stream))
         state = order.optimizer_state

@@ -170,7 +170,7 @@ def same_eight(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
 
 
 @_instructions(types.intp, INTEGERS, types.intp, types.intp, WORDS)
-def find(builder: ir.IRBuilder, numbers: ir.Value, index: ir.Value, stride: ir.Value, starts: ir.Value) -> None:
+def row_starts(builder: ir.IRBuilder, numbers: ir.Value, index: ir.Value, stride: ir.Value, starts: ir.Value) -> None:
     """Where rows of a table start, by their numbers."""
     words = ir.VectorType(WORD, ROWS)
     number = builder.load(_at(builder, numbers, index, ir.VectorType(INTEGER, ROWS)), align=BYTES)

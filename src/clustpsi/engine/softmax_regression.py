@@ -24,13 +24,13 @@ from clustpsi.engine.registers import (
     as_doubles,
     copy_columns,
     exponential,
-    find,
     larger,
     load,
     load_eight,
     ones,
     product_of,
     root,
+    row_starts,
     same,
     same_eight,
     smaller,
@@ -274,11 +274,11 @@ def _steps(  # type: ignore[no-untyped-def]
             for j in range(0, n, ROWS):
                 at = epoch * size + start + j
                 if n - j >= ROWS:
-                    find(order, at, layout.between, starts)
+                    row_starts(order, at, layout.between, starts)
                 else:
                     for i in range(n - j):  # rows from before fill the rest, and do not count
                         numbers[i] = order[at + i]
-                    find(numbers, 0, layout.between, starts)
+                    row_starts(numbers, 0, layout.between, starts)
                 for f in range(0, layout.between, COPIED):
                     copy_columns(starts, table, f, x, f * layout.rows + j, layout.rows)
                 _differences(x, scaled, log_prior, layout, n, j, p, gaps, totals)
